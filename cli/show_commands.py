@@ -16,7 +16,7 @@ from rich.console import Console
 
 from cli import lab_commands, measured_floors, open_stack
 from cli.github_keys import github_keys as record_github_keys
-from cli.head.answer import NOW, over_ssh
+from cli.head.answer import NOW, ask_head
 from cli.head.command import on_head
 from cli.head.diagnose import diagnose as write_archive
 from cli.money.amounts import Prices, cluster_costs
@@ -67,9 +67,7 @@ def _show_head(deployment: Deployment, console: Console, values: Mapping[str, An
     head = values["cluster"].get("head", "")
     if deployment.written.head_in_lab or deployment.written.head_is_here:
         return 1 if run_shown(on_head(deployment, command, head)) else 0
-    with deployment.forwarded():
-        stdout = over_ssh(deployment.made(), head, command)
-    console.print(stdout, highlight=False, soft_wrap=True)
+    console.print(ask_head(deployment, deployment.made(), head, command), highlight=False, soft_wrap=True)
     return 0
 
 

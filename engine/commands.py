@@ -11,7 +11,7 @@ import os
 import shlex
 import tarfile
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -147,16 +147,7 @@ class Commands:
             process._transport.close()  # stop reading; there is no public way
 
     async def _remote(self, command: str, inputs: dict[str, Any], stdin: bytes, variables: Any) -> Any:
-        async def begin(host: asyncssh.SSHClientConnection) -> Any:
-            process = _Process(stdin)
-            try:
-                return (await host.create_session(lambda: process, command, env=variables, encoding=None))[1]
-            except (OSError, asyncssh.Error) as error:
-                if process.begun:  # a second try could run beside the first
-                    raise CommandError(f"the connection was lost while the command began: {error}") from None
-                raise
-
-        async with self._session(inputs["connection"], begin) as process:
+        async with self._running(inputs["connection"], command, stdin, variables) as process:
             output = await _output(process)
             try:
                 async with asyncio.timeout(AFTER_END_SECONDS):
@@ -176,16 +167,14 @@ class Commands:
             raise CommandError(f"cannot copy files to {destination}: {stderr.decode(errors='replace')}")
 
     @asynccontextmanager
-    async def _session(
-        self, settings: dict[str, Any], begin: Callable[[asyncssh.SSHClientConnection], Any]
-    ) -> AsyncIterator[Any]:
-        """Begin a session on a host, over a kept connection if one still works. Yields the session.
+    async def _running(self, settings: Any, command: str, stdin: bytes, variables: Any) -> AsyncIterator[_Process]:
+        """Begin a command on a host, over a kept connection if one still works. Yields its process.
 
         After an error its channel is closed, because the command may still be running.
         """
         kept = self._kept.setdefault(json.dumps(settings, sort_keys=True), []) if self._loop else []
-        session = None
-        while not session:
+        process = None
+        while not process:
             free = [shared for shared in kept if shared.sessions < shared.most]
             kept += [] if free else [_Shared(asyncio.ensure_future(_open(settings)))]
             shared = free[0] if free else kept[-1]
@@ -199,24 +188,35 @@ class Commands:
                     kept[:] = [each for each in kept if each is not shared]
                 raise
             try:
-                session = await begin(host)
+                process = await _begin(host, command, stdin, variables)
             except BaseException as error:
-                shared.sessions -= 1
-                shared.most = shared.sessions
+                shared.sessions = shared.most = shared.sessions - 1
                 if not self._loop:
                     await closing.aclose()
-                # The others: such as a host that was restarted, or allows no more sessions.
+                # A host that was restarted, or allows no more sessions, gets another connection.
                 if not free or not isinstance(error, (OSError, asyncssh.Error)):
                     raise
         try:
-            yield session
+            yield process
         except BaseException:
-            session.channel.abort()
+            process.channel.abort()
             raise
         finally:
             shared.sessions -= 1
             if not self._loop:
                 await closing.aclose()
+
+
+async def _begin(host: asyncssh.SSHClientConnection, command: str, stdin: bytes, variables: Any) -> _Process:
+    """Begin a command on a host. Raises CommandError if it may run: a second try could run beside it."""
+    process = _Process(stdin)
+    try:
+        await host.create_session(lambda: process, command, env=variables, encoding=None)
+    except (OSError, asyncssh.Error) as error:
+        if process.begun:
+            raise CommandError(f"the connection was lost while the command began: {error}") from None
+        raise
+    return process
 
 
 async def _open(settings: dict[str, Any]) -> tuple[asyncssh.SSHClientConnection, AsyncExitStack]:

@@ -55,7 +55,7 @@ class Controller:
         """Read the stack's outputs and resources. Raises CliError for a stack that is not an elastic pool in use."""
         make = self._deployment.make
         if not self._deployment.written.elastic:
-            raise CliError("the config has no tailrack:elastic, so jobs bring no machines of it (docs/pools.md)")
+            raise CliError("the config has no tailrack:elastic, so jobs bring no machines (docs/pools.md)")
         outputs, resources = self._deployment.outputs(), self._deployment.made()
         elastic, cluster = outputs.get("elastic"), outputs.get("cluster")
         if not isinstance(elastic, dict) or not isinstance(cluster, dict):

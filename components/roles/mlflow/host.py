@@ -41,7 +41,7 @@ from components.roles.mlflow.install import (
     python,
     stop,
 )
-from components.roles.users.accounts import HOME_LIMIT, Account
+from components.roles.users.accounts import HOME_LIMIT, Account, homes_of
 
 _USERS = f"{STATE}/users"
 # It marks the files that this module may replace, so the text cannot change.
@@ -118,7 +118,7 @@ mv -fT credentials.tailrack credentials"""
 def publish_credentials(values: LoginsValues) -> None:
     """Write each user's credentials into the home, as the user."""
     for account in values.users_lines:
-        home = files.on_disk(f"{values.users_homes or f'{values.nfs_exports_path}/home'}/{account.name}")
+        home = files.on_disk(f"{homes_of(values.users_homes, values.nfs_exports_path)}/{account.name}")
         bash = ("bash", "--norc", "--noprofile", "-euc", _WRITE, "-", _MARKER)
         environment = {"HOME": home, "PATH": "/usr/bin:/bin"}
         credentials = files.read(f"{_USERS}/{account.name}") or ""

@@ -43,6 +43,11 @@ class Account:
     gid: int
 
 
+def homes_of(elsewhere: str, share: str) -> str:
+    """Return the folder of the homes: on another server, or without one on the share."""
+    return elsewhere or f"{share}/home"
+
+
 @dataclass(frozen=True)
 class UsersValues:
     """The cluster's users, where the share is mounted, and where the head node has it (a node has no such folder).
@@ -61,7 +66,7 @@ class UsersValues:
 
     def home(self, name: str) -> str:
         """Return the path of a home where users work."""
-        return f"{self.users_homes or f'{self.nfs_exports_mount}/home'}/{name}"
+        return f"{homes_of(self.users_homes, self.nfs_exports_mount)}/{name}"
 
 
 def made_here() -> list[str]:

@@ -75,7 +75,7 @@ def make_homes(values: UsersValues, host: str) -> None:
 
     Raises Failure for homes on another server that this machine may not make, or that belong to others.
     """
-    folder, elsewhere = values.users_homes or f"{values.nfs_exports_path}/home", bool(values.users_homes)
+    folder, elsewhere = accounts.homes_of(values.users_homes, values.nfs_exports_path), bool(values.users_homes)
     if elsewhere:
         _require_closed(folder)
     missing = [account for account in values.users_lines if not _ensure_home(account, folder, elsewhere)]
@@ -119,11 +119,7 @@ def _prepare_share(step: Step, values: UsersValues) -> None:
 
 
 def _ensure_home(account: Account, folder: str, elsewhere: bool) -> bool:
-    """Make a home that is missing, and the user's key in it. Return whether the user has a home.
-
-    It is created under another name and renamed, so that an existing home is whole and belongs to its user. On another
-    server, where root may have no rights, the user tries first.
-    """
+    """Make a home that is missing, and the user's key in it. Return whether the user has a home."""
     name, home = account.name, f"{folder}/{account.name}"
     try:
         state = files.lstat(home)
@@ -133,22 +129,34 @@ def _ensure_home(account: Account, folder: str, elsewhere: bool) -> bool:
     except PermissionError:
         present = owns_folder(name, home, HOME_LIMIT)
     if not present:
-        if not (elsewhere and in_home(name, folder, _OWN_HOME).ok):
-            try:
-                files.remove_folder(f"{home}.new")
-                files.make_folder(f"{home}.new", 0o700, account.uid, account.gid)
-                if not in_home(name, f"{home}.new", "cp -rT /etc/skel .").ok:
-                    raise Failure(f"{name} cannot write to {home}.new")
-                files.rename(f"{home}.new", home)
-            except (Failure, OSError):
-                if not elsewhere:
-                    raise
-                # A server may let root make a folder that root cannot give away.
-                with suppress(Failure, OSError):
-                    files.remove_folder(f"{home}.new")
-                return False
+        if not _make_home(account, folder, elsewhere):
+            return False
         note(f"created {home}")
     accounts.try_in_home(name, home, _OWN_KEY, f"could not create the key of {name}: check {home}/.ssh")
+    return True
+
+
+def _make_home(account: Account, folder: str, elsewhere: bool) -> bool:
+    """Make a home under another name and rename it, so that it appears whole and belongs to its user.
+
+    On another server, where root may have no rights, the user tries first. Return False if root may not make it either.
+    """
+    name, home, new = account.name, f"{folder}/{account.name}", f"{folder}/{account.name}.new"
+    if elsewhere and in_home(name, folder, _OWN_HOME).ok:
+        return True
+    try:
+        files.remove_folder(new)
+        files.make_folder(new, 0o700, account.uid, account.gid)
+        if not in_home(name, new, "cp -rT /etc/skel .").ok:
+            raise Failure(f"{name} cannot write to {new}")
+        files.rename(new, home)
+    except (Failure, OSError):
+        if not elsewhere:
+            raise
+        # A server may let root make a folder that root cannot give away.
+        with suppress(Failure, OSError):
+            files.remove_folder(new)
+        return False
     return True
 
 

@@ -9,6 +9,7 @@ set -euo pipefail
 base=${1:-nvcr.io#nvidia/cuda:13.0.1-devel-ubuntu24.04}
 work=$(mktemp -d "${TMPDIR:-/tmp}/build.XXXXXX")
 export ENROOT_DATA_PATH=$work/containers
+# The container may not exist yet.
 trap 'enroot remove -f image || true; rm -rf "$work"' EXIT
 if [[ $base != *.sqsh ]]; then
     enroot import --output "$work/base.sqsh" "docker://$base"
