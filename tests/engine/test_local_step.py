@@ -46,9 +46,7 @@ def write(stack: Stack) -> Callable[..., None]:
     return program
 
 
-def test_a_local_step_changes_and_is_undone(
-    deploy: Deploy, write: Callable[..., None], log: Path, stack: Stack
-) -> None:
+def test_a_local_step_works_and_is_undone(deploy: Deploy, write: Callable[..., None], log: Path, stack: Stack) -> None:
     write("one")
     deployment = deploy("dev", [])
     assert deployment.up().ok

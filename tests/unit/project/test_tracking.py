@@ -6,6 +6,7 @@ import runpy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,8 +24,10 @@ class ErrorOfMlflow(Exception):
 
 def soon(monkeypatch: pytest.MonkeyPatch) -> tuple[Callable[[Callable[[], str]], str], list[float]]:
     naps: list[float] = []
-    monkeypatch.setattr("time.sleep", naps.append)
-    return runpy.run_path(str(PROGRAM))["soon"], naps
+    call = runpy.run_path(str(PROGRAM))["soon"]
+    # Of the program alone: threads of other tests may sleep now.
+    monkeypatch.setitem(call.__globals__, "time", SimpleNamespace(sleep=naps.append))
+    return call, naps
 
 
 @pytest.mark.parametrize("code", ["RESOURCE_ALREADY_EXISTS", "PERMISSION_DENIED"])
@@ -41,7 +44,7 @@ def test_an_experiment_that_another_job_makes_is_used_later(code: str, monkeypat
     assert len(naps) == 2
 
 
-# A fake MLflow, whose server takes a run and then says what it has to say to whatever else it is told.
+# A fake MLflow: it makes a run, and answers all other calls with the error in FAKE_SAYS.
 FAKE_MLFLOW = """
 import os
 from types import SimpleNamespace as Named
