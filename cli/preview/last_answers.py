@@ -1,4 +1,4 @@
-"""Pass the last outputs of steps to the program of a preview (components/steps/last_answers.py)."""
+"""Pass the last outputs of steps to the program of a preview (components/steps/results.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cli.pulumi.workspace import write_private
 from cli.run_events import Made
 from components.steps.command_line import is_step
 from components.steps.label import StepLabel
-from components.steps.last_answers import VARIABLE
+from components.steps.results import LAST_ANSWERS
 
 
 @contextmanager
@@ -28,9 +28,9 @@ def last_answers(resources: Iterable[Made], folder: Path) -> Iterator[None]:
     }
     file = folder / "last-answers.json"
     write_private(file, json.dumps(answers))
-    os.environ[VARIABLE] = str(file)
+    os.environ[LAST_ANSWERS] = str(file)
     try:
         yield
     finally:
-        del os.environ[VARIABLE]
+        del os.environ[LAST_ANSWERS]
         file.unlink()

@@ -20,7 +20,7 @@ from components.measurement.plan import (
     validation_job,
 )
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.render import render
+from components.roles.role import render
 from components.settings.types import NODE
 from components.settings.validation import (
     SCRATCH,

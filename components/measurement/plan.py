@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from components.roles.program import command_line
-from components.roles.render import render
+from components.roles.role import render
 from components.settings.types import AnyNodes
 from components.settings.validation import Nccl, Validation, sizes_of
 from components.steps import composition

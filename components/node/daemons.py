@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
-from components.node.log import printable
+from components.node.log import STATE_DIR, printable
 from components.node.run import attempt, run
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 

@@ -17,10 +17,9 @@ from pathlib import PurePosixPath
 from components.node import files, systemd
 from components.node.failure import do_each
 from components.node.install import FOLDER as PROGRAMS
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.passwd import remove_daemon_account
 from components.node.run import run
-from components.node.state import STATE_DIR
 from components.node.systemd import UNITS
 
 FOLDER = f"{STATE_DIR}/made"

@@ -1,9 +1,16 @@
-"""The log of a step, its stderr, and text that is safe to show. People see the last lines after a failure."""
+"""Folders of tailrack on a machine, the log of a step (its stderr), and text that is safe to show.
+
+People see the last lines of the log after a failure.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+
+# Records of what tailrack made on this machine, and logs of steps.
+STATE_DIR = "/var/lib/tailrack"
+LOG_DIR = "/var/log/tailrack"
 
 
 def note(text: str) -> None:

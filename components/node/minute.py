@@ -21,8 +21,8 @@ from typing import Any
 from components.node import files, systemd
 from components.node.failure import Failure, do_each, run_program
 from components.node.locks import PRIVATE, Lock
+from components.node.log import STATE_DIR
 from components.node.run import Ended, attempt, run
-from components.node.state import STATE_DIR
 from components.node.waiting import sleep
 
 PROGRAM = "/usr/local/sbin/tailrack-minute"

@@ -11,8 +11,8 @@ import os
 from components.node import files, run, systemd
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
+from components.node.log import LOG_DIR
 from components.node.run import attempt
-from components.node.state import LOG_DIR
 from components.node.waiting import wait_until
 
 # The folder of the services, and the program that starts them all.

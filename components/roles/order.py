@@ -1,58 +1,211 @@
-"""All roles, in the order in which machines get them. A new role is a folder, an import and a line here."""
+"""All roles, in the order in which machines get them. A new role is a folder, an import and a line here.
+
+Roles without much more than a name and their place are functions here, the others in the `role.py` of their folder.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
+from components.node import minute
+from components.node.minute import Task
+from components.node.systemd import UNITS
 from components.roles.accounting.role import role as accounting
+from components.roles.backup.role import MOMENT, with_state
+from components.roles.backup.role import PACKAGES as BACKUP_PACKAGES
 from components.roles.backup.role import role as backup
-from components.roles.backup.role import with_state
-from components.roles.budget.role import role as budget
-from components.roles.clock.role import role as clock
+from components.roles.budget.spending import BUDGET
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.container_smoke.role import role as container_smoke
-from components.roles.costs.role import role as costs
 from components.roles.datasets.role import role as datasets
 from components.roles.enroot_pyxis.role import role as enroot_pyxis
-from components.roles.exporters.role import role as exporters
 from components.roles.fabric.role import role as fabric
-from components.roles.fio.role import role as fio
+from components.roles.facts import matching, whole
 from components.roles.firewall.role import role as firewall
-from components.roles.foreign_cluster.role import role as foreign_cluster
 from components.roles.gpu.role import role as gpu
 from components.roles.grafana.role import role as grafana
 from components.roles.health.role import role as health
-from components.roles.held_packages.role import role as held_packages
 from components.roles.job_hangs.role import role as job_hangs
 from components.roles.job_reports.role import role as job_reports
-from components.roles.machine.role import role as machine
 from components.roles.mlflow.role import role as mlflow
+from components.roles.monitoring.host import figures_task
+from components.roles.monitoring.role import EXPORTER_PACKAGES
 from components.roles.monitoring.role import role as monitoring
 from components.roles.mounts.role import role as mounts
-from components.roles.munge.role import role as munge
 from components.roles.names.role import role as names
 from components.roles.nfs_exports.role import role as nfs_exports
-from components.roles.pam_slurm_adopt.role import role as pam_slurm_adopt
 from components.roles.pod.role import role as pod
 from components.roles.pod_staging.role import role as pod_staging
-from components.roles.profiling.role import role as profiling
-from components.roles.restore.role import role as restore
-from components.roles.role import USERS, Holder, Role, Value, Word
+from components.roles.program import launcher, version
+from components.roles.role import USERS, File, Holder, Role, Value, Word, template
 from components.roles.scratch.role import role as scratch
-from components.roles.sll.role import role as live
 from components.roles.slurm.role import role as slurm
-from components.roles.slurm_release.role import role as slurm_release
-from components.roles.spot_notice.role import role as spot_notice
+from components.roles.slurm.settings import address
+from components.roles.spot_notice.host import UNIT as SPOT_NOTICE
+from components.roles.ssh_trust.ask import ANSWERS
 from components.roles.ssh_trust.role import role as ssh_trust
 from components.roles.tailnet.role import role as tailnet
+from components.roles.tailrack_command.book import BOOK
 from components.roles.tailrack_command.role import role as tools
 from components.roles.usage.role import role as usage
 from components.roles.user_groups.role import role as user_groups
 from components.roles.user_keys.role import role as user_keys
 from components.roles.user_limits.role import role as user_limits
-from components.roles.users.role import role as users
+
+NEEDRESTART = "/etc/needrestart/conf.d/tailrack.conf"
+SLL = "/usr/local/bin/sll"
+
+
+def machine(_settings: ClusterSettings) -> Role:
+    """Debian or Ubuntu with systemd, and root. The role brings the program that starts the tasks of roles."""
+    size = {"cpus": whole(1, 2**16), "memory_mb": whole(1, 2**31)}
+    units = (File(f"{UNITS}/{unit}", template("machine", unit)) for unit in (minute.SERVICE, minute.TIMER))
+    return Role(
+        "machine",
+        facts={"check": size, "pod_check": size},
+        files={"machine": (File(minute.PROGRAM, launcher("minute"), mode="0755"), *units)},
+        on_pods=("node", "register"),
+    )
+
+
+def clock(_settings: ClusterSettings) -> Role:
+    """A machine's time must match the head node's, because munge's credentials expire."""
+    # Only machines without a time service get its package (host.py).
+    return Role("clock", after=("machine",), on_pods=("check",))
+
+
+def restore(settings: ClusterSettings) -> Role | None:
+    """Restore a lost head node from its backup."""
+    if settings.head.restore_from is None:
+        return None
+    return Role(
+        "restore",
+        after=("clock",),
+        values={"from": settings.head.restore_from},
+        packages={"restore": BACKUP_PACKAGES},
+        facts={"restore": {"restored_made": MOMENT, "restored_age": MOMENT}},
+    )
+
+
+def munge(settings: ClusterSettings) -> Role:
+    """munge signs every message of Slurm with one key of the cluster (components/cluster/secrets.py makes it)."""
+    # The key is a secret value of the join step; the package is installed after the key.
+    release = File("/usr/local/sbin/tailrack-munge-release", launcher("munge-release"), mode="0755")
+    answers = tuple(File(f"{ANSWERS}/{name}", launcher(name), mode="0755") for name in ("munge-next", "munge-switch"))
+    return Role(
+        "munge",
+        after=("clock",),
+        values={"cluster": settings.cluster.name, "generation": settings.cluster.munge_generation},
+        files={"node": answers, "pod": answers, "head": (release,)},
+        facts={"register": {"munge_digest": matching("[0-9a-f]{64}")}},
+        state=("/etc/munge/munge.key", "/var/lib/tailrack/munge.digests"),
+        on_pods=("check", "register", "leave"),
+    )
+
+
+def users(settings: ClusterSettings) -> Role:
+    """People's accounts, with the same uid and gid on every node, and their homes; on the share without `homes`."""
+    lines = [(user.name, user.uid, user.gid) for user in settings.users]
+    values = {"lines": lines, "homes": settings.storage.homes.path if settings.storage.homes else ""}
+    return Role("users", after=("machine",), values=values, on_pods=("check", "machine", "leave"))
+
+
+def costs(_settings: ClusterSettings) -> Role:
+    """Record when each machine was in the cluster, and at what price; without prices the times are useful too."""
+    return Role("costs", after=("tailrack_command",), state=(str(BOOK),), on_pods=("register",))
+
+
+def sll(_settings: ClusterSettings) -> Role:
+    """Install the command `sll` on the head node: nodes, jobs and queue in one window."""
+    command = File(SLL, launcher("sll"), "0755")
+    return Role("sll", after=("tailrack_command",), packages={"services": ("python3",)}, files={"services": (command,)})
+
+
+def profiling(settings: ClusterSettings) -> Role:
+    """Profilers for users on compute nodes. Where they are off, nodes take the permission back."""
+    return Role("profiling", after=("gpu",), values={"enabled": settings.profiling})
+
+
+def slurm_release(settings: ClusterSettings) -> Role | None:
+    """One release of Slurm on all machines; None if each machine uses its distribution's release."""
+    slurm = settings.slurm
+    if slurm.release is None:
+        return None
+    # procps ends build processes; everything else is in every system.
+    return Role(
+        "slurm_release",
+        after=("nfs_exports",),
+        packages={"head": ("procps",), "node": ("procps",)},
+        values={"from": address(slurm.release, slurm.release_source)},
+    )
+
+
+def spot_notice(_settings: ClusterSettings) -> Role:
+    """Read providers' notices. The key `spot` of a machine's site decides which machines have the service."""
+    texts = {
+        "program": launcher("spot-notice"),
+        "version": version("spot-notice"),
+        "unit": template("spot_notice", SPOT_NOTICE),
+    }
+    return Role("spot_notice", after=("slurm",), texts=texts)
+
+
+def budget(settings: ClusterSettings) -> Role | None:
+    """The monthly budget, which `tailrack costs`, `tailrack usage` and the metrics compare with the machines' costs."""
+    if not (limit := settings.budget):
+        return None
+    text = json.dumps([limit.per_month, settings.currency, limit.tell_percent])
+    return Role("budget", after=("costs",), files={"services": (File(BUDGET, text),)})
+
+
+def pam_slurm_adopt(settings: ClusterSettings) -> Role:
+    """SSH logins on compute nodes need a job there and join it. Without cgroups a login cannot join a job (host.py)."""
+    return Role("pam_slurm_adopt", after=("slurm",), values={"wanted": settings.slurm.ssh_needs_job})
+
+
+def fio(settings: ClusterSettings) -> Role | None:
+    """The package for the storage measurement. A node without it runs jobs but is not measured."""
+    return Role("fio", after=("slurm",), wanted={"compute": ("fio",)}) if settings.validation.storage else None
+
+
+def container_smoke(settings: ClusterSettings) -> Role | None:
+    """A job of a user on every node proves that containers work."""
+    if not settings.containers:
+        return None
+    # Copy staged images to this machine's disk, and check that containers work.
+    idle = ("Nice=10", "IOSchedulingClass=idle")
+    keep = Task("containers", ("/usr/local/sbin/tailrack-containers", "keep"), limit=7200, settings=idle)
+    return Role("container_smoke", after=("slurm",), tasks={"compute": (keep,)})
+
+
+def exporters(settings: ClusterSettings) -> Role | None:
+    """Each node's exporter of metrics; None without monitoring: its nodes then have no step for it."""
+    if settings.monitoring is None:
+        return None
+    return Role(
+        "exporters",
+        after=("monitoring",),
+        packages={"node_services": EXPORTER_PACKAGES},
+        tasks={"node": (figures_task("tailnet", "gpus", "certificate"),)},
+    )
+
+
+def held_packages(_settings: ClusterSettings) -> Role:
+    """Hold the versions of the cluster's packages, and keep needrestart from restarting daemons under jobs."""
+    return Role(
+        "held_packages",
+        # Last, to hold the packages that other roles have installed.
+        after=("slurm", "pam_slurm_adopt", "container_smoke", "gpu", "tailnet", "munge"),
+        files={"machine": (File(NEEDRESTART, template("held_packages", "needrestart.conf")),)},
+    )
+
+
+def foreign_cluster(_settings: ClusterSettings) -> Role:
+    """Refuse a machine that serves another cluster. It comes last: its check refuses what other checks have found."""
+    return Role("foreign_cluster", after=("slurm", "nfs_exports", "munge"), on_pods=("check",))
+
 
 # Each function returns a role for the cluster's settings, or None if they do not use it. Role.after decides the order;
 # roles that it leaves open keep this one.
@@ -71,7 +224,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     user_keys,
     tools,
     costs,
-    live,
+    sll,
     nfs_exports,
     mounts,
     gpu,

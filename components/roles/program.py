@@ -36,7 +36,7 @@ COMMANDS = {
     "job-hangs": "components.roles.job_hangs.find",
     "job-hangs-here": "components.roles.job_hangs.watch",
     "job-reports": "components.roles.job_reports.daemon",
-    "kept": "components.node.step.kept",
+    "kept": "components.node.step.main:run_kept",
     "measure": "components.validation.measurement_run",
     "measure-storage": "components.validation.job_runs:measure_storage",
     "measure-training": "components.validation.job_runs:measure_training",

@@ -1,7 +1,7 @@
 """A role: one capability of a machine, as a plain value. A role is not a resource.
 
-A role's folder contains `settings.py` (its section of the config, if it has one), `role.py` (a function `role` from the
-cluster's settings to this value), `host.py` (its phases, see steps/composition.py) and its templates.
+A role's folder contains `settings.py` (its section of the config, if it has one), `role.py` (a function `role` from
+the settings to this value; a short one is in order.py), `host.py` (its phases, see composition.py) and its templates.
 """
 
 from __future__ import annotations
@@ -12,11 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
 from components.node.minute import Task
 from components.roles.facts import Reader
 
 FOLDER = Path(__file__).parent
 _USES = re.compile(r"^# uses: (\S+)$", re.MULTILINE)
+# No autoescape: these are configuration files, not web pages.
+_ENVIRONMENT = Environment(  # noqa: S701
+    loader=PackageLoader("components", package_path=""),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=False,
+)
 
 Word = str | int
 # A value for a phase: a word, a list of words or a table.
@@ -149,6 +159,14 @@ def template(role: str, name: str) -> str:
     """
     text = (FOLDER / role / "templates" / name).read_text(encoding="utf-8").removesuffix("\n")
     return _USES.sub(lambda line: _bash(line[1]), text)
+
+
+def render(path: str, **values: Any) -> str:
+    """Return the rendered Jinja template. Raises jinja2.UndefinedError for a missing value.
+
+    path   starts in components/
+    """
+    return _ENVIRONMENT.get_template(path).render(**values)
 
 
 def unit(role: str, name: str) -> File:

@@ -54,7 +54,7 @@ def render_request(name: str, host: str, lock: str, repair: str, values: Mapping
 
 
 def kept_request(host: str, values: Mapping[str, Value]) -> str:
-    """Return the request of a plan that stays on a machine (components/node/step/kept.py), as one line."""
+    """Return the request of a plan that stays on a machine (components/node/step/main.py), as one line."""
     return json.dumps({"host": host, "values": values}, sort_keys=True, ensure_ascii=False)
 
 

@@ -8,8 +8,11 @@ program and the work on all machines. It is raised only for the head node's own 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -20,6 +23,8 @@ from components.roles.facts import Reader
 MAX_CHARACTERS, MAX_DEPTH = 2**20, 64
 # Characters of a measurement's answer: a report's limit (validation/submitter.py), and the text added to it.
 MAX_MEASUREMENT_CHARACTERS = 80_000_000
+# The environment variable with the path of a JSON file: the output of each step by the step's name.
+LAST_ANSWERS = "TAILRACK_LAST_ANSWERS"
 
 
 @dataclass(frozen=True)
@@ -114,3 +119,21 @@ def read(fields: Mapping[str, Reader], answer: Mapping[str, Any]) -> dict[str, A
             invalid.append(name)
     problem = f"its answer has no valid {', '.join(invalid)}" if invalid else ""
     return {**values, "problem": problem}
+
+
+def last_answer(step: str) -> str:
+    """Return the last output of a step in a preview; empty if it is unknown, and outside of previews.
+
+    A preview runs no step, and most steps will answer the same again. Without their last answers, every value made from
+    one would be unknown as soon as its step runs again: a new user would make slurm.conf unknown, because the head node
+    is checked again, and each measurement, because nodes are checked again. `make preview` passes the answers
+    (cli/preview/last_answers.py) and prints which results may differ. A preview of the Pulumi CLI alone has none.
+    """
+    path = os.environ.get(LAST_ANSWERS)
+    return str(_answers(path).get(step, "")) if path and pulumi.runtime.is_dry_run() else ""
+
+
+@cache
+def _answers(path: str) -> dict[str, Any]:
+    answers: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    return answers

@@ -37,8 +37,7 @@ from components.steps.command import LOCAL, REMOTE, CommandResource, Options
 from components.steps.command_line import TIME_LIMIT_SECONDS, command, render_request, render_whole, whole_command
 from components.steps.composition import Script
 from components.steps.label import StepLabel
-from components.steps.last_answers import last_answer
-from components.steps.results import Answer
+from components.steps.results import Answer, last_answer
 from components.steps.values import OutputParts, Value, combine, independent, output_from, resolve
 
 # Dial errors until a host counts as down: about half a minute if it does not answer at all.

@@ -7,7 +7,7 @@ from typing import Any
 
 from components.roles.order import ROLES
 
-ORDER = [make.__module__.split(".")[2] for make in ROLES]
+ORDER = [make.__name__ if (folder := make.__module__.split(".")[2]) == "order" else folder for make in ROLES]
 # The phase that a function undoes, with what it does then.
 _UNDOES = {
     "release": "register/release",

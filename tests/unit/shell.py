@@ -25,7 +25,7 @@ from unittest import mock
 from components.node import accounts, files, locks, packages, passwd, run, waiting
 from components.node.commands import function_of
 from components.node.failure import Failure
-from components.node.step import kept, work
+from components.node.step import main, work
 from components.node.step import main as step_main
 from components.node.step.main import report
 from components.node.step.step import LOG_DIR, Step
@@ -312,7 +312,7 @@ class Shell:
 
     def kept(self, *words: str) -> Result:
         """Run a plan that lies on the machine, such as `leave`."""
-        return self._call(words, lambda: kept.main(words))
+        return self._call(words, lambda: main.run_kept(words))
 
     def command(
         self, command: str, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None

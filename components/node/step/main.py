@@ -1,12 +1,15 @@
-"""The command `step`: read a plan and a request, run the step, print its answer.
+"""The commands `step`: read a plan and a request, run the step, print its answer; and `kept`: run a plan kept here.
 
     step up|down|recall [here]
+    kept NAME [ACTION]
 
 Stdin has two lines of JSON: the plan (work.py), and the request: `name`, `host`, `lock`, `repair` and `values`. A text
 that was cut off on its way is no JSON, and nothing happens. `here` says that the step is a local command.
 
 Only this process has the connection's stdout and stderr. Everything that the step starts writes to its log, so no
 program can answer for the step or keep the connection open.
+
+A step leaves a plan in a file, such as that of `tailrack-leave`. A person or a timer runs it, and reads its output.
 """
 
 from __future__ import annotations
@@ -76,6 +79,8 @@ NO_REQUEST = 75
 # Optional services get a lower priority than nodes' steps on this host, slurmctld, the share and jobs.
 SERVICES_LOCK = "tailrack-services"
 _SERVICES_PRIORITY = 5
+# The folder of kept plans, and the one whose calls go on after an error.
+PLANS, LEAVE = "/etc/tailrack/plans", "leave"
 # Folders that users read. Secret files and folders in them have their own modes.
 _OPEN_FOLDERS = (STATE_DIR, "/etc/tailrack", "/usr/local/lib/tailrack")
 
@@ -166,3 +171,33 @@ def _fail(stderr: int, step: Step, failure: Failure) -> int:
 
 def _stopped(number: int, frame: FrameType | None) -> None:
     raise Failure("it was stopped by its time limit or by hand")
+
+
+def keep(name: str, plan: str, request: str, command: str) -> None:
+    """Leave a plan and the program that runs it, `tailrack-<name>`, on this machine."""
+    plan_file = files.File(f"{PLANS}/{name}.json", f"{plan}\n{request}")
+    files.write_all([plan_file, files.File(f"/usr/local/sbin/tailrack-{name}", command, 0o755)])
+
+
+def run_kept(arguments: Sequence[str]) -> int:
+    """Run a kept plan and return the exit status."""
+    name = arguments[0]
+    os.umask(0o022)
+    os.environ.update({"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "PATH": run.PATH, **proxy_variables()})
+    text = files.read(f"{PLANS}/{name}.json")
+    if text is None:
+        sys.stderr.write(f"there is no {PLANS}/{name}.json\n")
+        return 1
+    plan_line, request_line = text.split("\n", 1)
+    request = json.loads(request_line)
+    step = Step(request["host"], f"tailrack-{name}", "")
+    plan = read_plan(plan_line)
+    work = Work(step, plan, {**plan.texts, **request["values"]})
+    try:
+        work.do(arguments[1] if len(arguments) > 1 else name, keep_going=name == LEAVE)
+    except Failure as failure:
+        sys.stderr.write(f"tailrack-{name}: {failure.reason or 'stopped'}; next: {failure.remedy or 'see above'}\n")
+        return 1
+    if name == LEAVE:
+        sys.stdout.write("left\n")
+    return 0

@@ -11,8 +11,8 @@ from components.node.declared import Record
 from components.node.failure import Failure
 from components.node.files import File
 from components.node.locks import Lock
-from components.node.state import LOG_DIR as LOG_DIR
-from components.node.state import STATE_DIR as STATE_DIR
+from components.node.log import LOG_DIR as LOG_DIR
+from components.node.log import STATE_DIR as STATE_DIR
 
 
 @dataclass

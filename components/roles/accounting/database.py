@@ -15,9 +15,8 @@ from components.node import files, packages, systemd
 from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.folders import give
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import Ended, attempt, exists
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.slurm.folders import take_slurm_folder
 

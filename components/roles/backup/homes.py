@@ -14,8 +14,8 @@ from components.node import files, run
 from components.node.failure import Failure
 from components.node.install import FOLDER as PROGRAMS
 from components.node.locks import Lock
+from components.node.log import STATE_DIR
 from components.node.run import attempt_bounded
-from components.node.state import STATE_DIR
 from components.roles.backup.restic import CACHE, home_tag, last_reason, restic
 
 FOLDER = "/etc/tailrack/backup"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from components.node import files
 from components.node.failure import Failure
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import LIMIT_SECONDS, attempt_bounded
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.users.accounts import Account
 

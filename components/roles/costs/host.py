@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from components.node import files
-from components.node.state import STATE_DIR
+from components.node.log import STATE_DIR
 from components.node.step.step import Step
 
 _FOLDER = f"{STATE_DIR}/costs"

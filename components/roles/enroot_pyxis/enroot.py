@@ -14,9 +14,9 @@ from components.node import files, kernel, packages
 from components.node import run as running
 from components.node.artifacts import take_artifact
 from components.node.failure import Failure
+from components.node.log import STATE_DIR
 from components.node.packages import architecture
 from components.node.run import attempt, exists, run
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 
 # Root's state.

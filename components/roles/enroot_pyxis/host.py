@@ -16,11 +16,10 @@ from components.node.accounts import as_user
 from components.node.artifacts import Artifact, keep_artifact
 from components.node.failure import Failure, do_each
 from components.node.fetch import proxy_variables
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.packages import architecture
 from components.node.passwd import make_daemon_account
 from components.node.run import attempt
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.enroot_pyxis.enroot import (
     CONTAINERS,

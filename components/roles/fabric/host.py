@@ -14,10 +14,9 @@ from typing import Any
 
 from components.node import files, kernel, packages, systemd
 from components.node.failure import Failure
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import run
-from components.node.state import STATE_DIR
-from components.node.step.kept import keep
+from components.node.step.main import keep
 from components.node.step.step import Step
 from components.roles.fabric import groups
 from components.roles.fabric.networks import FabricError, interfaces, ports_up, select_ports

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from components.node import files, kernel
 from components.node.failure import Failure
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.passwd import user_named
 from components.node.run import attempt
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 
 _SETTING = "/proc/sys/net/ipv4/ip_local_reserved_ports"

@@ -6,9 +6,8 @@ from pathlib import PurePosixPath
 
 from components.node import files
 from components.node.failure import Failure
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import run
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 
 # Only root can read it, because it can contain keys.

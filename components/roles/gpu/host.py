@@ -10,10 +10,9 @@ from functools import cached_property
 
 from components.node import files, kernel, services, systemd
 from components.node.failure import Failure
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.minute import begin_task
 from components.node.run import exists, run, succeeds
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.gpu import nvidia_smi
 from components.roles.gpu.nvidia_smi import Gpu

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from components.node import files, systemd
+from components.node.log import STATE_DIR
 from components.node.run import attempt
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 
 RECORDS = f"{STATE_DIR}/deep-check"

@@ -12,9 +12,9 @@ from components.node import files, folders, kernel, packages, passwd, services, 
 from components.node.declared import remove_all
 from components.node.failure import Failure, do_each
 from components.node.kernel import cpu_limit, memory_limit_mb
+from components.node.log import LOG_DIR, STATE_DIR
 from components.node.packages import RECORD, missing_of, wait_for_cloud_init
 from components.node.run import attempt, exists
-from components.node.state import LOG_DIR, STATE_DIR
 from components.node.step.step import Step
 from components.node.systemd import UNITS, retire
 from components.roles.pod.saved import PACKAGES, READY, STATE, VOLUME, require_room, restore, save

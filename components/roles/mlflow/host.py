@@ -22,10 +22,9 @@ from components.node.accounts import as_user
 from components.node.daemons import Daemon, answers, refuse_taken_port, run_daemon
 from components.node.failure import Failure, do_each
 from components.node.files import File
-from components.node.log import note, printable
+from components.node.log import STATE_DIR, note, printable
 from components.node.passwd import make_daemon_account, remove_daemon_account, user_named
 from components.node.run import attempt
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.firewall.ports import HeldPorts, hold_ports
 from components.roles.mlflow.install import (

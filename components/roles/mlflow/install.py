@@ -15,9 +15,8 @@ from pathlib import Path
 from components.node import files
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import attempt
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 
 UNIT = "tailrack-mlflow.service"

@@ -13,8 +13,8 @@ from components.node import files, systemd
 from components.node.daemons import Daemon, run_daemon, silence_daemon
 from components.node.declared import DATA
 from components.node.files import File
+from components.node.log import STATE_DIR
 from components.node.minute import Task, begin_task
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.firewall.ports import HeldPorts, hold_ports
 from components.roles.monitoring.alerting import LOGIN as ALERTMANAGER_LOGIN

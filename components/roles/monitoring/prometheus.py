@@ -9,8 +9,8 @@ from components.node import files, systemd
 from components.node.daemons import Daemon, record_used, run_daemon, silence_daemon, used_as_they_are
 from components.node.failure import Failure
 from components.node.files import File
+from components.node.log import STATE_DIR
 from components.node.run import attempt, run
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.firewall.ports import hold_ports
 from components.roles.monitoring.alerting import LOGIN as ALERTMANAGER_LOGIN

@@ -14,13 +14,13 @@ from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.mounts import units, watch
 from components.roles.mounts.probe import NodeList, Problem, Wanted, check_all, write_list
-from components.roles.mounts.settings_names import NFS
 from components.roles.mounts.units import PROGRAM, is_installed, remove_watch
 from components.roles.mounts.watch import ROLE
 from components.roles.nfs_exports.mount import start
 from components.roles.slurm.node_state import FEATURES
 from components.roles.users.accounts import Account, UsersValues
 from components.roles.users.host import make_homes
+from components.settings.network_names import NFS
 
 # Seconds for all mounts of a node together.
 _WAIT_SECONDS = 20

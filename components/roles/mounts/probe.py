@@ -14,7 +14,7 @@ from components.node import files, kernel, systemd
 from components.node.accounts import as_user, owns_folder
 from components.node.kernel import Mount, mounts
 from components.node.run import Ended, attempt
-from components.roles.mounts.settings_names import NFS, feature_of
+from components.settings.network_names import NFS, feature_of
 
 # The node's list, which every account may read.
 LIST = "/etc/tailrack/mounts.json"

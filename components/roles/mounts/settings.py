@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.roles.mounts.settings_names import NFS, PRESENT, feature_of
+from components.settings.network_names import NFS, PRESENT, feature_of
 from components.settings.problems import Report, Stack, show_names
 from components.settings.rules import check_sites
 from components.settings.section import Help, Section, key

@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 
 from components.node import files, systemd
 from components.node.failure import Failure
+from components.node.log import STATE_DIR
 from components.node.run import attempt, run
-from components.node.state import STATE_DIR
 from components.roles.mounts.probe import LIST, Wanted, answers, is_mounted
 from components.roles.nfs_exports.mount import Mounted, mount_unit
 from components.validation.preflight.storage import RESULTS

@@ -20,10 +20,10 @@ from components.node.locks import Lock
 from components.node.waiting import within
 from components.roles.mounts import units
 from components.roles.mounts.probe import NodeList, Problem, check_all, read_list, write_problem
-from components.roles.mounts.settings_names import NFS
 from components.roles.mounts.units import remove_watch
 from components.roles.nfs_exports.mount import start
 from components.roles.slurm.node_state import set_live_features
+from components.settings.network_names import NFS
 from components.validation.preflight.storage import RESULTS
 
 ROLE = "mounts"

@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from components.node import files
 from components.node.failure import Failure, run_program
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import Ended, attempt, run, succeeds
-from components.node.state import STATE_DIR
 from components.node.waiting import wait_until
 from components.roles.munge.keys import KEY, digest_of, keep_late, late_nodes, take_folder
 from components.roles.ssh_trust.ask import ask_all

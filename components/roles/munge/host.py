@@ -23,10 +23,9 @@ from components.node import files, folders, packages, systemd
 from components.node import services as node_services
 from components.node.accounts import as_user
 from components.node.failure import Failure
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.passwd import user_named
 from components.node.run import Ended, attempt, run, succeeds
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.foreign_cluster.host import set_aside

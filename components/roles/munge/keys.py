@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from components.node import files, folders, services
 from components.node.failure import Failure, run_program
+from components.node.log import STATE_DIR
 from components.node.run import attempt, run
-from components.node.state import STATE_DIR
 from components.node.waiting import wait_until
 from components.roles.ssh_trust.ask import ANSWERS
 

@@ -11,8 +11,8 @@ from socket import gethostname
 
 from components.node import files, systemd
 from components.node.failure import Failure
+from components.node.log import STATE_DIR
 from components.node.run import attempt, run
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_for
 from components.roles.names.names import (

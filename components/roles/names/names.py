@@ -21,8 +21,8 @@ from typing import NamedTuple
 from components.node import files
 from components.node.failure import Failure, run_program
 from components.node.locks import lock_of_program
+from components.node.log import STATE_DIR
 from components.node.run import run
-from components.node.state import STATE_DIR
 
 _MARK = "# tailrack"
 _WORD = re.compile(r"[^ \t]+")

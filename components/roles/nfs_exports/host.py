@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from components.node import files, kernel, packages, systemd
 from components.node.failure import Failure, do_each
 from components.node.kernel import mounts, mounts_at
-from components.node.log import note
+from components.node.log import LOG_DIR, note
 from components.node.run import attempt, succeeds
-from components.node.state import LOG_DIR
 from components.node.step.step import Step
 from components.roles.nfs_exports import ganesha, share
 from components.roles.nfs_exports.exports import export_file, own_exports

@@ -13,9 +13,8 @@ from itertools import zip_longest
 from components.node import files, packages, systemd
 from components.node.failure import Failure
 from components.node.kernel import mounts_at
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import attempt, exists, run
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 

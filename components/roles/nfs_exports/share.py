@@ -20,9 +20,9 @@ from components.node.failure import Failure, run_program
 from components.node.folders import acl_of
 from components.node.kernel import Mount, mounts, mounts_at
 from components.node.locks import Lock, lock_of_program
+from components.node.log import STATE_DIR
 from components.node.passwd import user_named
 from components.node.run import attempt, run
-from components.node.state import STATE_DIR
 
 # SHARE, its folder; USERS, uids of the cluster's users, separated by blanks (host.py).
 SETTINGS = "/etc/tailrack/share"

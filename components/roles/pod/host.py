@@ -12,7 +12,7 @@ from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.log import note
 from components.node.run import attempt
-from components.node.step.kept import FOLDER as PLANS
+from components.node.step.main import PLANS
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.pod.library import CONF, build_library, conf_text, use_library, without_library

@@ -17,7 +17,7 @@ from components.node.locks import PRIVATE, Lock
 from components.node.log import note
 from components.node.packages import installed, unstarted
 from components.node.run import attempt, run
-from components.node.step import kept
+from components.node.step import main as step_main
 from components.node.step.main import prepare_folders
 
 # All belong to root. The munge key has its own account, whose number another container may give to another one.
@@ -132,4 +132,4 @@ def _boot() -> int:
     with Lock("tailrack"):
         prepare_folders()
         restore()
-        return kept.main(["boot"])
+        return step_main.run_kept(["boot"])

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from components.node import files
-from components.node.state import STATE_DIR
+from components.node.log import STATE_DIR
 from components.roles.slurm.folders import STAGE_IN, STAGE_OUT
 
 # States: the job has its files; its folder did not come to the pod; its results are still on the pod.

@@ -15,8 +15,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.pod.library import library_path
 from components.roles.pod_staging.record import CUT_OFF, LINK, PROGRAM, REQUEST, UNITS
 from components.roles.program import command_line, launcher
-from components.roles.render import render
-from components.roles.role import File, Role, template
+from components.roles.role import File, Role, render, template
 from components.roles.slurm.folders import POD_JOBS, STAGE_IN, STAGE_OUT
 from components.roles.ssh_trust.ask import ANSWERS
 

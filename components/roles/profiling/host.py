@@ -7,9 +7,8 @@ The driver reads its option only when it is loaded. Until then the health check 
 from __future__ import annotations
 
 from components.node import files, kernel
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import succeeds
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.validation.preflight import node
 from components.validation.preflight.node import PARAMETERS, is_restricted

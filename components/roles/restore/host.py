@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from components.node import files
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import run
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.backup.homes import TAG, home_path
 from components.roles.backup.restic import Backup, last_reason, list_backups, restic

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from components.node import files
 from components.node.locks import PRIVATE
+from components.node.log import STATE_DIR
 from components.node.run import succeeds
-from components.node.state import STATE_DIR
 
 # First line: the present parent of jobs' folders, empty without one; then former parents that may still contain some.
 SCRATCH = "/etc/tailrack/scratch"

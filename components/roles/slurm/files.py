@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.render import render
-from components.roles.role import JOINED, Role
+from components.roles.role import JOINED, Role, render
 from components.roles.slurm.folders import MEASURE_PARTITION
 from components.roles.slurm.fragment import node_set_lines, site_node_set
 from components.roles.slurm.profiles import CGROUPS, PROCESSES

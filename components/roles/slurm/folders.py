@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from components.node import files
 from components.node.folders import give, read_theirs, take
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.passwd import user_named
 from components.node.run import attempt, run
-from components.node.state import STATE_DIR
 from components.node.systemd import UNITS
 from components.roles.foreign_cluster.host import set_aside
 

@@ -11,11 +11,10 @@ from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.files import File
 from components.node.folders import give, read_theirs
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.packages import refresh_lists_now, versions_of
 from components.node.run import attempt, run, succeeds
-from components.node.state import STATE_DIR
-from components.node.step.kept import keep
+from components.node.step.main import keep
 from components.node.step.step import Step
 from components.node.systemd import UNITS, is_active, retire, retire_daemon
 from components.node.waiting import wait_until

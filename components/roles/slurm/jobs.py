@@ -9,9 +9,8 @@ import re
 from collections.abc import Collection, Sequence
 
 from components.node import files
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import attempt
-from components.node.state import STATE_DIR
 from components.node.waiting import wait_until
 from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job, parts_of

@@ -31,9 +31,8 @@ from dataclasses import dataclass
 from components.node import files, services
 from components.node.failure import Failure
 from components.node.locks import Lock
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import attempt, exists, succeeds
-from components.node.state import STATE_DIR
 from components.node.waiting import now, sleep, wait_for, wait_until
 from components.roles.slurm import controller
 from components.slurm_commands import slurm

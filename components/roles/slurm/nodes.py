@@ -14,9 +14,8 @@ from functools import cached_property
 from components.node import files
 from components.node.failure import Failure
 from components.node.files import File
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import attempt
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.slurm import controller, folders

@@ -16,9 +16,8 @@ from components.node.failure import Failure
 from components.node.files import File
 from components.node.kernel import cpu_limit
 from components.node.locks import PRIVATE
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import attempt, run
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.systemd import UNITS, is_active
 from components.node.waiting import wait_for, wait_until

@@ -26,11 +26,10 @@ from components.node import files, kernel, packages
 from components.node import run as running
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
-from components.node.log import note
+from components.node.log import LOG_DIR, STATE_DIR, note
 from components.node.packages import os_release
 from components.node.passwd import make_daemon_account, user_named
 from components.node.run import attempt, attempt_logged, exists, run, succeeds
-from components.node.state import LOG_DIR, STATE_DIR
 from components.node.waiting import wait_until
 from components.roles.slurm.versions import NEEDED
 from components.roles.slurm_release.release import PACKAGES, RECIPE, Release, publish

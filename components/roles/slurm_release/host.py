@@ -12,10 +12,9 @@ from components.node import files
 from components.node.artifacts import Artifact, keep_artifact, take_artifact
 from components.node.failure import Failure
 from components.node.folders import read_theirs
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.passwd import user_named
 from components.node.run import attempt
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.slurm.folders import CONTROLLER_STATE
 from components.roles.slurm.versions import NEEDED, RELEASES, is_older, oldest_accepted, release_of, upstream_of

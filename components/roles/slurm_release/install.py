@@ -10,10 +10,9 @@ from components.node import files, packages, systemd
 from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.passwd import make_daemon_account
 from components.node.run import Ended, attempt, run
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.slurm.folders import CONTROLLER_STATE, INSTALLED
 from components.roles.slurm_release.release import PACKAGES, Release

@@ -14,9 +14,9 @@ from functools import cached_property
 from components.node import files
 from components.node.artifacts import SUMS, Artifact, keep_artifact, take_artifact, whole_sums, write_sums
 from components.node.failure import Failure
+from components.node.log import STATE_DIR
 from components.node.packages import architecture, os_release
 from components.node.run import run
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 
 # A folder of the share that only root of the head node can write: root of other machines is mapped to nobody.

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from components.node import files
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
+from components.node.log import STATE_DIR
 from components.node.run import Ended, attempt_bounded, pass_on, run
-from components.node.state import STATE_DIR
 
 ANSWERS = "/usr/local/lib/tailrack/answers"
 MEMBERS = f"{STATE_DIR}/members"

@@ -19,9 +19,8 @@ from pathlib import PurePosixPath
 from components.node import files
 from components.node.failure import Failure
 from components.node.locks import PRIVATE, Lock
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import run
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.ssh_trust import certificate as ssh_trust_certificate

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 from components.node import files, systemd
 from components.node.failure import Failure
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import attempt, succeeds
-from components.node.state import STATE_DIR
-from components.node.step.kept import keep
+from components.node.step.main import keep
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.ssh_trust import certificate, sshd

@@ -18,9 +18,8 @@ from pathlib import PurePosixPath
 from components.node import files
 from components.node.failure import Failure, run_program
 from components.node.locks import Lock, lock_of_program
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import run
-from components.node.state import STATE_DIR
 from components.roles.ssh_trust.ask import MEMBERS, ask_members, last_error
 
 _AUTHORITY = f"{STATE_DIR}/ssh_authority"

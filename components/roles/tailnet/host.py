@@ -18,9 +18,8 @@ from typing import Any
 
 from components.node import files, systemd
 from components.node.failure import Failure
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.run import attempt, run
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.clock.host import compare_with_head

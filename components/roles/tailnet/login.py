@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 from components.node import files, folders, packages, systemd
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.packages import os_release
 from components.node.run import attempt, exists, run, succeeds
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_for, wait_until
 from components.roles.tailnet import tailscale

@@ -13,10 +13,10 @@ from components.node import files, run, services
 from components.node.failure import Failure
 from components.node.fetch import proxy_variables
 from components.node.locks import PRIVATE, Lock
+from components.node.log import LOG_DIR
 from components.node.run import attempt
 from components.node.services import FOLDER as SERVICES
 from components.node.services import SUPERVISOR_PID
-from components.node.state import LOG_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.pod.saved import PROXY, SOCKET, STATE, TAILNET

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.node.state import STATE_DIR
+from components.node.log import STATE_DIR
 from components.roles.names.host import LOGIN
 from components.roles.ssh_trust.certificate import AUTHORITIES
 

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 
 from components.node import files
 from components.node.locks import Lock
+from components.node.log import STATE_DIR
 from components.node.run import attempt
-from components.node.state import STATE_DIR
 from components.node.waiting import within
 from components.roles.job_hangs.communicators import read_hang
 from components.roles.sll.snapshot import gpus_of, jobs_and_nodes

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from components.node import files
 from components.node.failure import Failure
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.passwd import group_named, group_with
 from components.node.run import attempt, run
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.facts import MOST_ITEMS
 from components.roles.users.accounts import Account, made_here

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from components.node import files
 from components.node.failure import Failure
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.passwd import user_named
-from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.ssh_trust import sshd
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from components.node import files
 from components.node.accounts import as_user
 from components.node.failure import Failure
-from components.node.log import note
+from components.node.log import STATE_DIR, note
 from components.node.passwd import group_named, group_with, user_named, user_with
 from components.node.run import Ended, attempt, run
-from components.node.state import STATE_DIR
 
 # Accounts and groups that tailrack created on this machine, one name per line.
 MADE = f"{STATE_DIR}/users"

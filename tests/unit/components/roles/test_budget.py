@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from components.roles.budget import spending
-from components.roles.budget.role import role
 from components.roles.budget.spending import Budget, line, read_budget
 from components.roles.monitoring.slurm_figures import budget_figures
+from components.roles.order import budget as role
 from components.roles.order import roles
 from components.roles.role import template
 from components.roles.tailrack_command.book import Stay

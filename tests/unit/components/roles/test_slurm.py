@@ -21,8 +21,7 @@ from components.host import Connection, Host
 from components.node.step.values import read_values
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
-from components.roles.render import render
-from components.roles.role import Value
+from components.roles.role import Value, render
 from components.roles.slurm.controller import merged
 from components.roles.slurm.files import controller_files
 from components.roles.slurm.fragment import memory_values, node_values
