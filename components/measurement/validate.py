@@ -90,14 +90,20 @@ class ValidateValues:
 
 def recall(step: Step, values: ValidateValues) -> None:
     """Return the stored result again; measure if no result exists, as after BUSY."""
+    _wait_for_this_measurement(step, values)
     if kept := _kept(values.result_file):
         step.results |= kept
     else:
-        up(step, values)
+        _up(step, values)
 
 
 def up(step: Step, values: ValidateValues) -> None:
     """Measure."""
+    _wait_for_this_measurement(step, values)
+    _up(step, values)
+
+
+def _up(step: Step, values: ValidateValues) -> None:
     _wait_for_other_measurements(step, values)
     files.make_folder(_KEPT, 0o700)
     # From now on an old measurement is not this step's result.
@@ -135,6 +141,12 @@ def up(step: Step, values: ValidateValues) -> None:
     }
     files.write(values.result_file, json.dumps(result, ensure_ascii=False), 0o600)
     step.results |= result
+
+
+def _wait_for_this_measurement(step: Step, values: ValidateValues) -> None:
+    """Take a lock of the scope: the step of a run that was killed may still measure it, in the same folder."""
+    lock = Lock(f"measure-{values.scope}", seconds=values.queue_limit + values.measurement_limit)
+    step.at_end.append(lock.release)
 
 
 def _wait_for_other_measurements(step: Step, values: ValidateValues) -> None:

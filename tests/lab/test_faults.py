@@ -269,7 +269,7 @@ def test_after_all_interruptions_up_ends_in_the_state_of_an_uninterrupted_one(ru
     addresses = {node["name"]: node["tailnet_ip"] for node in outputs["cluster"]["nodes"]}
     assert list(addresses) == ["head", "a1", "x1"]
     assert set(outputs["validation"]) == {"cloud-a", "cross-site"}
-    assert {result["verdict"] for result in outputs["validation"].values()} == {"UNJUDGED"}
+    assert {result["verdict"] for result in outputs["validation"].values()} == {"UNJUDGED"}, outputs["validation"]
     # Nothing twice: exports, the tailnet, keys.
     exports = running.run("head", "cat /etc/exports.d/*").splitlines()
     assert sorted(line.split()[1].partition("/")[0] for line in exports) == sorted(

@@ -16,6 +16,7 @@ import pytest
 from components.measurement import node_states
 from components.measurement.plan import Node, plan
 from components.measurement.scopes import Scope, measurement_of
+from components.node.locks import Lock
 from components.roles.program import program
 from components.settings.validation import Validation
 from components.steps.composition import single
@@ -239,6 +240,17 @@ def test_a_new_node_without_peers_waits_for_another_time(cluster: Cluster, state
     cluster.report(MEMBERS)
     cluster.states |= states
     assert cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])["state"] == "BUSY"
+
+
+@pytest.mark.parametrize("action", ["up", "recall"])
+def test_two_runs_do_not_measure_a_scope_at_the_same_time(cluster: Cluster, action: str) -> None:
+    cluster.queue_limit = -60  # with the measurement's 60 s: no wait for the step of a run that was killed
+    with cluster.shell.here(), Lock("measure-rack"):
+        ended = cluster.run(RACK, action)
+    assert ended.returncode == 1
+    assert "measure-rack.lock" in ended.stderr
+    assert cluster.submitted == []
+    assert cluster.report(RACK, action)["nodes"] == ["a1", "a2"]
 
 
 @pytest.mark.parametrize("kept", ["", "{", "[]", "null", '{"state": "COMPLETED"}', '"measured_at state"'])
