@@ -26,7 +26,7 @@ from stacks.config.allow import (
     SSH_OPEN,
 )
 
-EXPORT = "NODE_EXPORT"  # the header value with the line
+EXPORT = "node_export"  # the header value with the line
 
 
 def export_wide(event: Event) -> Iterator[tuple[str, str]]:
@@ -178,7 +178,7 @@ _AGAIN = "Set tailrack:slurm.release again: the distribution's Slurm is not an u
 def _release_in(inputs: object) -> str:
     """Return the release in a step's inputs; empty if the inputs have none or are unknown."""
     stdin = inputs.get("stdin") if isinstance(inputs, dict) else None
-    return (read_request(stdin) or {}).get("SLURM_RELEASE", "")
+    return (read_request(stdin) or {}).get("slurm_release", "")
 
 
 def _current_release(event: Event) -> str:

@@ -22,12 +22,12 @@ _LONGEST = 200  # characters of a line
 # The digests in the command of a step: of its start, program and plan.
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b|\bstart-[0-9a-f]{8}\b")
 _READABLE = {
-    "SLURM_SLURM_CONF": "slurm.conf",
-    "USERS_LINES": "users",
-    "USER_GROUPS_LINES": "groups",
-    "USER_GROUPS_MEMBERS": "members of groups",
-    "USER_KEYS_LINES": "SSH keys of users",
-    "NODE_EXPORT": "exports",
+    "slurm_slurm_conf": "slurm.conf",
+    "users_lines": "users",
+    "user_groups_lines": "groups",
+    "user_groups_members": "members of groups",
+    "user_keys_lines": "SSH keys of users",
+    "node_export": "exports",
 }
 _NEW_SCRIPT = "# its script changes, because of the config or of another version of tailrack"
 

@@ -19,11 +19,11 @@ from components.roles.slurm.fragment import gpu_node_set, node_set_lines
 from components.settings.types import GPUS_FOUND
 from components.steps.command_line import read_request
 
-_JOB_LIMIT = "SLURM_JOB_LIMIT_SECONDS"
-_USERS, _KEYS = "USERS_LINES", "USER_KEYS_LINES"
-_GROUPS, _MEMBERS = "USER_GROUPS_LINES", "USER_GROUPS_MEMBERS"
-_OF_NODE, _GPU_KIND = "NODE_SLURM_CONF", "NODE_GPU_KIND"
-_SLURM_CONF = ("SLURM_SLURM_CONF", "POOL_SLURM_CONF")
+_JOB_LIMIT = "slurm_job_limit_seconds"
+_USERS, _KEYS = "users_lines", "user_keys_lines"
+_GROUPS, _MEMBERS = "user_groups_lines", "user_groups_members"
+_OF_NODE, _GPU_KIND = "node_slurm_conf", "node_gpu_kind"
+_SLURM_CONF = ("slurm_slurm_conf", "pool_slurm_conf")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def effects(changes: Sequence[Change], resources: Sequence[Made]) -> list[Effect
         "Groups": chain(_values(kept, (_GROUPS,)), _of_members(kept)),
         "SSH keys": _of_keys(kept),
         "slurm.conf": chain(_values(kept, _SLURM_CONF), _of_nodes(changes, resources)),
-        "Exports": _values([*kept, *gone], ("NODE_EXPORT",)),
+        "Exports": _values([*kept, *gone], ("node_export",)),
         "Jobs": _of_jobs(gone),
         "Tailnet policy": (line for change in changes for line in _policy(change)),
     }

@@ -185,7 +185,7 @@ def _read_by(resource: Made) -> set[str]:
     label = StepLabel.of(resource.command)
     if label is None or not label.name.startswith("validate-"):
         return set()
-    rows = (read_request(resource.stdin) or {}).get("MEMBERS", "").splitlines()
+    rows = (read_request(resource.stdin) or {}).get("members", "").splitlines()
     machines = {label.machine, *(row.split(" ")[0] for row in rows)}
     return {f"{machine}-{step}" for machine in machines for step in ("check", "join", "head", "register")}
 

@@ -24,7 +24,7 @@ from components.steps.step import REPAIR
 from components.steps.values import as_output
 
 # Header values of nodes that belong to no pool.
-NO_POOL = {"POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}
+NO_POOL = {"pool_owner": "", "pool_forget_after_minutes": 0}
 
 
 class Cluster(pulumi.ComponentResource):
@@ -59,10 +59,10 @@ class Cluster(pulumi.ComponentResource):
         munge = MungeKey(settings.cluster.munge_generation, opts=child)
         values: dict[str, pulumi.Input[Any]] = header_of(cluster_roles)
         values |= NO_POOL
-        values["TAILNET_CONTROL_URL"] = access.control_url
+        values["tailnet_control_url"] = access.control_url
         secrets = {
-            "MUNGE_KEY": munge.key,
-            "TAILNET_AUTH_KEY": pulumi.Output.secret(access.auth_key),
+            "munge_key": munge.key,
+            "tailnet_auth_key": pulumi.Output.secret(access.auth_key),
             **{name: pulumi.Output.secret(text) for name, text in secrets_of(cluster_roles).items()},
         }
 

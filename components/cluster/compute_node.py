@@ -35,18 +35,18 @@ BUILD_LIMIT_SECONDS = 7200
 def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     """Return the header values of a node that are known before it joins."""
     return {
-        "NODE_NAME": host.name,
-        "NODE_ADOPT": host.adopt,
-        "NODE_TAKE_OVER": host.take_over,
+        "node_name": host.name,
+        "node_adopt": host.adopt,
+        "node_take_over": host.take_over,
         # The proof of a node that runs jobs must not ask a log-in node, and wait for it.
-        "NODE_FABRIC": ON_THE_TAILNET if host.login else host.fabric,
-        "NODE_RDMA": host.rdma,
-        "NODE_RELAY_PORT": host.relay_port,
-        "NODE_PRICE": host.price,
-        "NODE_SPOT": host.spot,
-        "NODE_PROMISED_CPUS": host.promised_cpus,
-        "NODE_PROMISED_MB": host.promised_mb,
-        "NODE_LOGIN": _login(host) if host.login else "",
+        "node_fabric": ON_THE_TAILNET if host.login else host.fabric,
+        "node_rdma": host.rdma,
+        "node_relay_port": host.relay_port,
+        "node_price": host.price,
+        "node_spot": host.spot,
+        "node_promised_cpus": host.promised_cpus,
+        "node_promised_mb": host.promised_mb,
+        "node_login": _login(host) if host.login else "",
         **node_values(host),
     }
 
@@ -68,7 +68,7 @@ def detected_header(
             **node_values(host, gpus),
             **memory_values(host, resolved["facts"]["cpus"] or 1, resolved["facts"]["memory_mb"] or 1, gpus),
             **machine_keys(resolved["facts"], settings, resolved["head_cgroups"], pod=host.pod),
-            "NODE_OPEN_PORTS": resolved["facts"].get("open_ports") or [],
+            "node_open_ports": resolved["facts"].get("open_ports") or [],
         }
 
     header_values = as_output({"facts": facts, "head_cgroups": head_cgroups}, values)
@@ -76,15 +76,15 @@ def detected_header(
         *NodeValues.__annotations__,
         *MemoryValues.__annotations__,
         *MachineKeys.__annotations__,
-        "NODE_OPEN_PORTS",
+        "node_open_ports",
     )
     return output_fields(header_values, names)
 
 
 # Header names of values that are known once a node has joined.
 _JOINED = (
-    *("NODE_ADDRESS", "NODE_EXPORT", "NODE_FIREWALL", "NODE_HOST_KEY"),
-    *("NODE_SSHD_PORT", "NODE_NETWORKS", "NODE_PROBLEM"),
+    *("node_address", "node_export", "node_firewall", "node_host_key"),
+    *("node_sshd_port", "node_networks", "node_problem"),
 )
 
 
@@ -99,13 +99,13 @@ def _joined_header(
     def values(resolved: Mapping[str, Any]) -> dict[str, object]:
         joined_facts = resolved["joined"]
         return {
-            "NODE_ADDRESS": joined_facts["tailnet_ip"],
-            "NODE_EXPORT": export_line(resolved["path"], joined_facts["tailnet_ip"]),
-            "NODE_FIREWALL": joined_facts["firewall"] or "",
-            "NODE_HOST_KEY": joined_facts["host_key"],
-            "NODE_SSHD_PORT": joined_facts["sshd_port"],
-            "NODE_NETWORKS": json.dumps(joined_facts.get("fabric")),
-            "NODE_PROBLEM": _problem(host, [resolved["facts"], joined_facts]),
+            "node_address": joined_facts["tailnet_ip"],
+            "node_export": export_line(resolved["path"], joined_facts["tailnet_ip"]),
+            "node_firewall": joined_facts["firewall"] or "",
+            "node_host_key": joined_facts["host_key"],
+            "node_sshd_port": joined_facts["sshd_port"],
+            "node_networks": json.dumps(joined_facts.get("fabric")),
+            "node_problem": _problem(host, [resolved["facts"], joined_facts]),
         }
 
     header_values = as_output({"facts": facts, "joined": joined, "path": path}, values)
@@ -169,8 +169,8 @@ def _scripts(roles: tuple[Role, ...], steps: Steps) -> tuple[composition.Script,
     join = composition.compose(roles, steps.join, ahead=steps.node)
     node = composition.compose(roles, steps.node)
     plans = {
-        "NODE_LEAVE_PLAN": composition.leave_program(roles, steps.leave).file,
-        "NODE_BOOT_PLAN": composition.boot_program(roles).file,
+        "node_leave_plan": composition.leave_program(roles, steps.leave).file,
+        "node_boot_plan": composition.boot_program(roles).file,
     }
     return check, join, node.with_texts({name: plans[name] for name in plans.keys() & node.phases})
 
@@ -212,10 +212,10 @@ class ComputeNode(pulumi.ComponentResource):
         roles, steps = (composition.on_pods(roles), POD) if host.pod else (tuple(roles), machine)
         values = {**values, **head.header, **node_header(host)}
         if host.pod:
-            values["TAILNET_TAG"] = pod_tag(str(values["TAILNET_TAG"]))
+            values["tailnet_tag"] = pod_tag(str(values["tailnet_tag"]))
             if access.for_pods is not None:
                 access = access.for_pods
-                secrets = {**secrets, "TAILNET_AUTH_KEY": pulumi.Output.secret(access.auth_key)}
+                secrets = {**secrets, "tailnet_auth_key": pulumi.Output.secret(access.auth_key)}
         check_script, join_script, node_script = _scripts(roles, steps)
         services = _services(roles, steps)
         delivered = deliver(
@@ -241,7 +241,7 @@ class ComputeNode(pulumi.ComponentResource):
         )
         self.facts = check.result
         values |= detected_header(host, self.facts, head.settings, head.cgroups)
-        self.confined = values["NODE_CONFINED"]
+        self.confined = values["node_confined"]
         join = Step(
             f"{host.name}-join",
             host,
@@ -257,7 +257,7 @@ class ComputeNode(pulumi.ComponentResource):
         self.joined = join.result
         in_tailnet = access.after_join(host.name, self.joined, self, join.resource, host.adopt)
         self.gpus = detected_gpus(host, self.facts)
-        values |= _joined_header(host, self.facts, self.joined, values["NFS_EXPORTS_PATH"])
+        values |= _joined_header(host, self.facts, self.joined, values["nfs_exports_path"])
         register = Step(
             f"{host.name}-register",
             head.machine,
@@ -275,10 +275,10 @@ class ComputeNode(pulumi.ComponentResource):
         self.fabric = pulumi.Output.from_input(None) if host.pod else OutputField(register.result, "fabric")
         if host.pod:
             found = OutputField(register.result, "neighbours")
-            values["NODE_NEIGHBOURS"] = combine({"": found}, lambda resolved: json.dumps(resolved[""] or []))
+            values["node_neighbours"] = combine({"": found}, lambda resolved: json.dumps(resolved[""] or []))
         kept = {
-            "NODE_LEAVE_VALUES": composition.leave_program(roles, steps.leave),
-            **({"NODE_BOOT_VALUES": composition.boot_program(roles)} if host.pod else {}),
+            "node_leave_values": composition.leave_program(roles, steps.leave),
+            **({"node_boot_values": composition.boot_program(roles)} if host.pod else {}),
         }
         node = Step(
             f"{host.name}-node",
@@ -286,10 +286,10 @@ class ComputeNode(pulumi.ComponentResource):
             node_script,
             {
                 **values,
-                "NODE_AUTHORITIES": OutputField(register.result, "authorities"),
-                "NODE_CERTIFICATE": OutputField(register.result, "certificate"),
-                "HEAD_MUNGE_DIGEST": OutputField(register.result, "munge_digest"),
-                "HEAD_PROBLEM": OutputField(register.result, "problem"),
+                "node_authorities": OutputField(register.result, "authorities"),
+                "node_certificate": OutputField(register.result, "certificate"),
+                "head_munge_digest": OutputField(register.result, "munge_digest"),
+                "head_problem": OutputField(register.result, "problem"),
                 **{
                     name: combine(
                         {value: values[value] for value in plan.reads},

@@ -47,12 +47,12 @@ class HeadLink:
     def header(self) -> dict[str, pulumi.Input[Any]]:
         """Return the header values of the head node and its tailnet."""
         return {
-            "HEAD_ADDRESS": self.address,
-            "HEAD_SLURM_VERSION": self.slurm_version,
-            "HEAD_SLURM_OLDEST": self.slurm_oldest,
-            "HEAD_CGROUPS": self.cgroups,
-            "HEAD_KERNEL_NFS": self.kernel_nfs,
-            "TAILNET_CONTROL_URL": self.control_url,
+            "head_address": self.address,
+            "head_slurm_version": self.slurm_version,
+            "head_slurm_oldest": self.slurm_oldest,
+            "head_cgroups": self.cgroups,
+            "head_kernel_nfs": self.kernel_nfs,
+            "tailnet_control_url": self.control_url,
         }
 
     def to_outputs(self) -> dict[str, pulumi.Input[Any]]:

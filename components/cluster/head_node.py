@@ -98,7 +98,7 @@ class HeadNode(pulumi.ComponentResource):
         join_script = composition.compose(roles, composition.JOIN, next_phases=phases)
         expire, again = composition.expire_program(roles), composition.again_program()
         head_script = composition.compose(roles, phases, leaves=True).with_texts(
-            {"HEAD_EXPIRE_PLAN": expire.file, "HEAD_FABRIC_PLAN": again.file}
+            {"head_expire_plan": expire.file, "head_fabric_plan": again.file}
         )
         self._roles, self._services = roles, composition.compose(roles, composition.SERVICES)
         delivered = deliver(
@@ -153,20 +153,20 @@ class HeadNode(pulumi.ComponentResource):
             lambda resolved: dict(controller_files(settings, roles, sites, resolved["address"], resolved["cgroups"]))
         )
         values |= {
-            "HEAD_ADDRESS": self.joined["tailnet_ip"],
-            "HEAD_KERNEL_NFS": self.facts["kernel_nfs_server"],
-            "HEAD_CGROUPS": confined,
-            "HEAD_COMPUTES": compute,
-            "HEAD_DEEP_CHECK": deep_check_text(settings),
-            "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),
+            "head_address": self.joined["tailnet_ip"],
+            "head_kernel_nfs": self.facts["kernel_nfs_server"],
+            "head_cgroups": confined,
+            "head_computes": compute,
+            "head_deep_check": deep_check_text(settings),
+            "node_networks": self.joined["fabric"].apply(json.dumps),
             **output_fields(files, FILES),
         }
 
-        # The program sets NODE_NAME for each node that it removes.
-        expire_values = {name: values[name] for name in expire.reads - {"NODE_NAME"}}
+        # The program sets node_name for each node that it removes.
+        expire_values = {name: values[name] for name in expire.reads - {"node_name"}}
         programs = {
-            "HEAD_EXPIRE_VALUES": combine(expire_values, lambda resolved: kept_request(host.name, resolved)),
-            "HEAD_FABRIC_VALUES": kept_request(host.name, {}),
+            "head_expire_values": combine(expire_values, lambda resolved: kept_request(host.name, resolved)),
+            "head_fabric_values": kept_request(host.name, {}),
         }
         head = Step(
             f"{host.name}-head",
@@ -192,7 +192,7 @@ class HeadNode(pulumi.ComponentResource):
             slurm_oldest=version.apply(oldest_reached),
             cgroups=confined,
             kernel_nfs=self.facts["kernel_nfs_server"],
-            control_url=values["TAILNET_CONTROL_URL"],
+            control_url=values["tailnet_control_url"],
             munge_key=munge.key,
             settings=settings,
             ready=self.ready,

@@ -59,14 +59,14 @@ class JobMeasurement(pulumi.ComponentResource):
         # The same parts in the same order as the triggers of a scope: a preview reads both (why_measured).
         measured: list[pulumi.Input[Any]] = [*how, addresses, gpus, sites, conditions, again]
         values = {
-            "SCOPE": job.scope,
-            "MEMBERS": as_output(
+            "scope": job.scope,
+            "members": as_output(
                 {"nodes": member_nodes, "after": done(after)}, lambda resolved: member_lines(resolved["nodes"])
             ),
             # With all nodes, so that a new node alone with a peer is never measured: that gives another result.
-            "SETTINGS": member_nodes.apply(lambda nodes: digest([*how, sorted(nodes)])),
-            "PLAN": member_nodes.apply(lambda nodes: json.dumps(job.plan(nodes), sort_keys=True)),
-            "JOB_SCRIPT": job.job,
+            "settings": member_nodes.apply(lambda nodes: digest([*how, sorted(nodes)])),
+            "plan": member_nodes.apply(lambda nodes: json.dumps(job.plan(nodes), sort_keys=True)),
+            "job_script": job.job,
         }
         seconds = (validation.queue_limit_seconds, job.run_seconds, job.run_seconds + START_SECONDS)
         step = measuring_step(name, link, script(job.command), values, nodes, measured, seconds, self)
@@ -93,12 +93,12 @@ def measuring_step(
     measured  the step measures again when one of these changes
     seconds   limits: the wait for nodes, the run of a job, the measurement
     """
-    limits = dict(zip(("QUEUE_LIMIT", "RUN_LIMIT", "MEASUREMENT_LIMIT"), seconds, strict=True))
+    limits = dict(zip(("queue_limit", "run_limit", "measurement_limit"), seconds, strict=True))
     return Step(
         f"validate-{name}",
         link.machine,
         script,
-        {**values, **limits, "RUN_AS": link.settings.users[0].name},
+        {**values, **limits, "run_as": link.settings.users[0].name},
         measure=measured,
         # Untrusted output of a user's process; it must never abort the program.
         answer=results.MEASUREMENT,

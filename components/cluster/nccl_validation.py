@@ -172,11 +172,11 @@ class NcclValidation(pulumi.ComponentResource):
             ),
         )
         values = {
-            "SCOPE": scope.name,
-            "MEMBERS": nodes.apply(member_lines),
-            "SETTINGS": digest(how),
-            "PLAN": plan,
-            "JOB_SCRIPT": nodes.apply(
+            "scope": scope.name,
+            "members": nodes.apply(member_lines),
+            "settings": digest(how),
+            "plan": plan,
+            "job_script": nodes.apply(
                 lambda nodes: validation_job(
                     scope.name,
                     tuple(sorted(nodes)),

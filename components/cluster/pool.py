@@ -59,10 +59,10 @@ class Pool(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         pool_roles = roles(settings.joined(link.settings))
         values: dict[str, pulumi.Input[Any]] = header_of(pool_roles)
-        values |= {**link.header, "POOL_OWNER": owner, "POOL_FORGET_AFTER_MINUTES": settings.spot.forget_after_minutes}
+        values |= {**link.header, "pool_owner": owner, "pool_forget_after_minutes": settings.spot.forget_after_minutes}
         secrets = {
-            "MUNGE_KEY": link.munge_key,
-            "TAILNET_AUTH_KEY": pulumi.Output.secret(access.auth_key),
+            "munge_key": link.munge_key,
+            "tailnet_auth_key": pulumi.Output.secret(access.auth_key),
             **{name: pulumi.Output.secret(text) for name, text in secrets_of(pool_roles).items()},
         }
         # Two pools may run at the same time.
@@ -86,13 +86,13 @@ class Pool(pulumi.ComponentResource):
             reserve_script,
             {
                 **values,
-                "POOL_NODES": [node.name for node in members],
-                "POOL_KINDS": sorted({node.gpu.kind for node in members if node.gpu}),
-                "POOL_SLURM_CONF": [line for site in sites for line in _site_lines(site, settings.elastic)],
-                "POOL_PLACEHOLDERS": [
+                "pool_nodes": [node.name for node in members],
+                "pool_kinds": sorted({node.gpu.kind for node in members if node.gpu}),
+                "pool_slurm_conf": [line for site in sites for line in _site_lines(site, settings.elastic)],
+                "pool_placeholders": [
                     placeholder_row(host, settings.elastic) for host in placeholders if settings.elastic
                 ],
-                "POOL_KEPT": [host.name for host in placeholders[: settings.elastic.min]] if settings.elastic else [],
+                "pool_kept": [host.name for host in placeholders[: settings.elastic.min]] if settings.elastic else [],
             },
             label=f"{name}: reserve its nodes in the cluster",
             answer=results.NOTHING.as_needed(),

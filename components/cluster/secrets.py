@@ -13,7 +13,7 @@ from components.roles.mlflow.role import PASSWORD_BYTES
 from components.steps.label import StepLabel
 
 # Header names of the passwords, by the name that `passwords` returns.
-HEADER_NAMES = {"backup": "BACKUP_PASSWORD", "grafana": "GRAFANA_PASSWORD", "mlflow_admin": "MLFLOW_ADMIN_PASSWORD"}
+HEADER_NAMES = {"backup": "backup_password", "grafana": "grafana_password", "mlflow_admin": "mlflow_admin_password"}
 
 
 def random_secret(

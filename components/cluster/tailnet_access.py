@@ -30,7 +30,7 @@ class TailnetAccess:
     @property
     def renewed_secrets(self) -> tuple[str, ...]:
         """Return the header names of the join's secrets that change from time to time."""
-        return ("TAILNET_AUTH_KEY",) if self.renewed else ()
+        return ("tailnet_auth_key",) if self.renewed else ()
 
     def after_join(
         self, name: str, joined: pulumi.Output[Any], parent: pulumi.Resource, join: pulumi.Resource, adopt: bool

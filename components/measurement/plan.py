@@ -44,7 +44,7 @@ class Node:
 @cache
 def script(command: str = "measure") -> composition.Script:
     """Return the script of a measurement's step. `command`: that of the program that runs the jobs."""
-    return composition.single("components.measurement.validate").with_texts({"DRIVER": command_line(command)})
+    return composition.single("components.measurement.validate").with_texts({"driver": command_line(command)})
 
 
 def mpi_of(nodes: Mapping[str, Node], settings: Validation) -> dict[str, str]:

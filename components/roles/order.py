@@ -263,16 +263,14 @@ def roles(settings: ClusterSettings) -> tuple[Role, ...]:
     A machine leaves in the reverse order. Raises ValueError if roles wait for one another or two have the same name.
     """
     ordered = in_order([role for make in ROLES if (role := make(settings)) is not None])
-    closed = {
-        "FIREWALL_PORTS": ", ".join(port for role in ordered for port in role.ports),
-        "FIREWALL_UDP_PORTS": ", ".join(port for role in ordered for port in role.udp_ports),
-    }
     # Values that these roles get from all roles.
     more_values: dict[str, dict[str, Value]] = {
-        "firewall": {**closed, "FIREWALL_HOLDERS": holders(ordered)},
-        "monitoring": {
-            "MONITORING_SCRAPE": [(job, port) for role in ordered for job, port in sorted(role.scrape.items())]
+        "firewall": {
+            "ports": ", ".join(port for role in ordered for port in role.ports),
+            "udp_ports": ", ".join(port for role in ordered for port in role.udp_ports),
+            "holders": holders(ordered),
         },
+        "monitoring": {"scrape": [(job, port) for role in ordered for job, port in sorted(role.scrape.items())]},
     }
     return with_state(replace(role, values={**role.values, **more_values.get(role.name, {})}) for role in ordered)
 

@@ -99,8 +99,7 @@ class Role:
     files       files by phase; written before the phase, which finds `step.changed` set if a file changed. In main
                 steps, files that are no longer declared are removed, and their units with them
     made        what its programs make, by phase of a main step, in the form of node/declared.py; removed like files
-    values      values by name: `lines` of the role users is the parameter `users_lines` of a phase, and USERS_LINES
-                in its JSON. In these three mappings, a name in capitals stays as it is
+    values      values by name: `lines` of the role users is the parameter `users_lines` of a phase, also in its JSON
     secrets     secret values; any step may read them
     texts       values that are the same in every cluster, such as programs; they are part of the plans
     facts       readers of the facts that its phases report (`step.result`), by phase
@@ -144,7 +143,8 @@ class Role:
     def __post_init__(self) -> None:
         for field_name in ("values", "secrets", "texts"):
             given: Mapping[str, Any] = getattr(self, field_name)
-            full = {key if key.isupper() else f"{self.name}_{key}".upper(): value for key, value in given.items()}
+            own = f"{self.name}_"
+            full = {key if key.startswith(own) else own + key: value for key, value in given.items()}
             object.__setattr__(self, field_name, full)
 
     def takes(self, phase: str) -> bool:

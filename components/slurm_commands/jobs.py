@@ -234,7 +234,7 @@ def read_part(admin_comment: str, name: str, kind: type[T]) -> T | None:
     """Return a part of a job's AdminComment as a dataclass; None without one, or if it is malformed."""
     try:
         values = parts_of(admin_comment)[name].items()
-        part: T = read_values(kind, {key.upper(): value for key, value in values})
+        part: T = read_values(kind, dict(values))
     except (LookupError, ValueError, TypeError, AttributeError):
         return None
     return part

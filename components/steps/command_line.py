@@ -71,7 +71,8 @@ def read_request(stdin: object) -> dict[str, str] | None:
         return None
     try:
         request = json.loads(stdin if stdin.startswith("{") else stdin.split("\n", 2)[2])
-        return {name: _as_text(value) for name, value in request["values"].items()}
+        # A state of an earlier release has the names in capitals.
+        return {name.lower(): _as_text(value) for name, value in request["values"].items()}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 

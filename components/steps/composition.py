@@ -243,7 +243,7 @@ def _boot_program(roles: tuple[Role, ...]) -> Script:
 def expire_program(roles: Sequence[Role]) -> Script:
     """Return the plan of a head node that removes expired spot nodes (components/roles/slurm/nodes.py).
 
-    It sets NODE_NAME itself, and has no other value of a node. Raises ValueError if a role needs one to forget a node.
+    It sets node_name itself, and has no other value of a node. Raises ValueError if a role needs one to forget a node.
     """
     # The plan is the same for all nodes, so that the head node needs no other one when a pool brings pods.
     parts = _Parts(roles, REGISTER_OF_POD)
@@ -251,7 +251,7 @@ def expire_program(roles: Sequence[Role]) -> Script:
     forget = [call for role, phase in phases for call in parts.undo(role, phase, 1)]
     expire = ("python", "components.roles.slurm.nodes", "expire")
     plan = parts.script({"expire": (expire,), "forget": tuple(forget)})
-    unknown = {name for name in plan.reads if name.startswith(("NODE_", "POOL_"))} - {"NODE_NAME"}
+    unknown = {name for name in plan.reads if name.startswith(("node_", "pool_"))} - {"node_name"}
     if unknown:
         raise ValueError(f"a node must be forgotten by its name alone, without {', '.join(sorted(unknown))}")
     return plan

@@ -53,7 +53,7 @@ _OF_NO_MACHINE = {"host": "failed.invalid", "port": 22.0, "user": "root", "hostK
 HOST_LOCK = "tailrack"
 
 # The name of a text whose change runs the script again.
-REPAIR = "STEP_REPAIR"
+REPAIR = "step_repair"
 # Names the password for sudo among the inputs of stdin.
 _SUDO = "sudo password"
 
@@ -207,7 +207,7 @@ class Step:
         own_program: Program | None = None,
     ) -> None:
         host_program = own_program or program()
-        step_values = {"HOST_NAME": machine.name, REPAIR: values.get(REPAIR, "")}
+        step_values = {"host_name": machine.name, REPAIR: values.get(REPAIR, "")}
         hidden = {key: value for key, value in (secrets or {}).items() if key in script.reads}
         available = {**values, **hidden, **step_values}
         if lacking := sorted(script.reads - available.keys()):
@@ -223,7 +223,7 @@ class Step:
 
         def render_stdin(resolved: Mapping[str, Any]) -> str:
             own = {key: resolved[key] for key in script.reads - step_values.keys()}
-            request = render_request(name, resolved["HOST_NAME"], lock or "", resolved[REPAIR], own)
+            request = render_request(name, resolved["host_name"], lock or "", resolved[REPAIR], own)
             if password is not None:
                 return f"{resolved[_SUDO]}\n{request}"
             return request if delivered else render_whole(host_program, script, request)

@@ -114,7 +114,7 @@ RELEASED = """
 class Head(pulumi.ComponentResource):
     def __init__(self):
         super().__init__("tailrack:cluster:HeadNode", "door")
-        request = json.dumps({{"values": {{"SLURM_RELEASE": "{release}"}}}})
+        request = json.dumps({{"values": {{"slurm_release": "{release}"}}}})
         gate = step("door-check", "echo found; exit\\n\\n" + request, options={{"parent": self}})
         said = gate.stdin.apply(lambda _: "echo '{{\\"slurm_version\\": \\"{there}\\"}}' # {release}")
         step("door-head", said, depends_on=[gate], options={{"parent": self}})

@@ -56,7 +56,7 @@ network = TailscaleNetwork(Tailnet(**told["tailnet"]), "trial", told["ports"], n
 place = Connection(**{name: HOST[name] for name in ("host", "port", "user", "private_key", "host_key")})
 JOIN = Script(
     'dispatch() { test ! -e stuck; echo "$HOST_NAME joins with $TAILNET_AUTH_KEY $WORD" >>joined; echo "{}"; }',
-    frozenset({"HOST_NAME", "TAILNET_AUTH_KEY", "WORD"}),
+    frozenset({"host_name", "tailnet_auth_key", "WORD"}),
 )
 # The nodes are one machine here.
 there = deliver("scripts", Machine("b", place), [JOIN], label="b", parent=network, repair="")
@@ -64,7 +64,7 @@ for number, name in enumerate(told["nodes"], 1):
     join = Step(
         f"{name}-join", Machine(name, place), JOIN, {"WORD": told["word"]}, label=name, parent=network,
         depends_on=there, answer=NOTHING,
-        secrets={"TAILNET_AUTH_KEY": pulumi.Output.secret(network.access.auth_key)},
+        secrets={"tailnet_auth_key": pulumi.Output.secret(network.access.auth_key)},
         renewed=network.access.renewed_secrets if told["renewed"] else (),
     )
     joined = pulumi.Output.from_input({"tailnet_ip": f"100.64.0.{number}"})

@@ -151,8 +151,8 @@ def test_a_session_with_jupyter_is_reached_as_printed_and_ends_with_its_job(
 ) -> None:
     # Without cgroups, a node lets users in until `up` or this step requires a job.
     values: dict[str, Value] = {
-        "PAM_SLURM_ADOPT_WANTED": True, "NODE_CONFINED": True, "NODE_LOGIN": "", "SLURM_RELEASE": "",
-        "USERS_LINES": ["ada 6001 6001", "bob 6002 6002"],
+        "pam_slurm_adopt_wanted": True, "node_confined": True, "node_login": "", "slurm_release": "",
+        "users_lines": ["ada 6001 6001", "bob 6002 6002"],
     }  # fmt: skip
     assert login(config).stdout == "a1\nada\n"
     asked = run_step(cluster, "a1", script_of("pam_slurm_adopt", "node"), values, sudo_user="admin")

@@ -125,9 +125,9 @@ def running(folder: Path) -> Iterator[Server]:
         place.mkdir()
     start, accounts, login = (folder / name for name in ("mlflow-start", "mlflow-accounts", "basic_auth.ini"))
     install(program().archive, program().digest, str(folder / "program"))
-    start.write_text(made.texts["MLFLOW_START"].replace(FOLDER, str(folder / "program")))
-    accounts.write_text(made.texts["MLFLOW_ACCOUNTS"].replace(FOLDER, str(folder / "program")))
-    login.write_text(made.texts["MLFLOW_LOGIN"].replace("/var/lib/tailrack-mlflow", str(data)))
+    start.write_text(made.texts["mlflow_start"].replace(FOLDER, str(folder / "program")))
+    accounts.write_text(made.texts["mlflow_accounts"].replace(FOLDER, str(folder / "program")))
+    login.write_text(made.texts["mlflow_login"].replace("/var/lib/tailrack-mlflow", str(data)))
     with socket.socket() as free:
         free.bind((ADDRESS, 0))
         port = free.getsockname()[1]

@@ -116,14 +116,14 @@ def _build(distribution: str, folder: Path) -> None:
     own_machine(lab, "builder", bare=True, like=LIKES[distribution])
     container = container_name(lab, "builder")
     values: dict[str, Value] = {
-        "SLURM_RELEASE": RELEASE,
-        "SLURM_RELEASE_SHA256": SHA256,
-        "SLURM_RELEASE_PACKAGES": "",
-        "SLURM_RELEASE_PACKAGES_SHA256": "",
-        "SLURM_RELEASE_FROM": source(),
-        "NFS_EXPORTS_PATH": "/kept",
-        "HEAD_COMPUTES": False,
-        "ACCOUNTING_ENABLED": False,
+        "slurm_release": RELEASE,
+        "slurm_release_sha256": SHA256,
+        "slurm_release_packages": "",
+        "slurm_release_packages_sha256": "",
+        "slurm_release_from": source(),
+        "nfs_exports_path": "/kept",
+        "head_computes": False,
+        "accounting_enabled": False,
     }
     step = Script({"up": (("python", "components.roles.slurm_release.host", "provide"),)}, phases=frozenset(values))
     stdin = render_whole(program(), step, render_request("build", "builder", "tailrack", "", values))

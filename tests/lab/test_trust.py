@@ -328,8 +328,8 @@ def test_ssh_asks_the_authority_for_no_host_beyond_the_tailnet(cluster: ClusterU
 def ask_for_jobs(cluster: ClusterUnderTest) -> subprocess.CompletedProcess[str]:
     """Run on a1 what a node's step does where jobs are confined by cgroups; `up` does it only there."""
     values: dict[str, Value] = {
-        "PAM_SLURM_ADOPT_WANTED": True, "NODE_CONFINED": True, "NODE_LOGIN": "", "SLURM_RELEASE": "",
-        "USERS_LINES": ["ada 6001 6001"],
+        "pam_slurm_adopt_wanted": True, "node_confined": True, "node_login": "", "slurm_release": "",
+        "users_lines": ["ada 6001 6001"],
     }  # fmt: skip
     return run_step(cluster, "a1", script_of("pam_slurm_adopt", "node"), values, sudo_user="admin")
 

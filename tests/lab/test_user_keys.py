@@ -112,8 +112,8 @@ def test_a_user_reaches_a_node_through_the_head_node_while_a_job_runs_there(
 ) -> None:
     # `up` requires a job only where cgroups confine jobs.
     values: dict[str, Value] = {
-        "PAM_SLURM_ADOPT_WANTED": True, "NODE_CONFINED": True, "NODE_LOGIN": "", "SLURM_RELEASE": "",
-        "USERS_LINES": ["ada 6001 6001", "bob 6002 6002"],
+        "pam_slurm_adopt_wanted": True, "node_confined": True, "node_login": "", "slurm_release": "",
+        "users_lines": ["ada 6001 6001", "bob 6002 6002"],
     }  # fmt: skip
     asked = run_step(cluster, "a1", script_of("pam_slurm_adopt", "node"), values, sudo_user="admin")
     assert asked.returncode == 0, asked.stderr

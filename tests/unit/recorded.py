@@ -53,7 +53,7 @@ AUTHORITIES = f"# 1790000000\n{AUTHORITY}\n# leave {LEAVE_KEY}"
 def promised_gpus(stdin: str) -> dict[str, Any]:
     """What a check answers of a machine that has the GPUs that its values promise."""
     values = read_request(stdin) or {}
-    kind, number = values.get("NODE_GPU_KIND", ""), int(values.get("NODE_GPU_COUNT") or 0)
+    kind, number = values.get("node_gpu_kind", ""), int(values.get("node_gpu_count") or 0)
     return {
         "gpus": number, "gpu_kind": kind, "gpu_devices": list(range(number)),
         "gpu_memory_mb": 81559 if number else 0, "gpu_driver": "580.159.04" if number else "", "gpu_nvlinks": 0,
@@ -249,7 +249,7 @@ class _Recorder(mocks.Mocks):
             return f"made for {node}"
         if name.startswith("validate-"):
             step = "validate"
-        job = (read_request(inputs.get("stdin")) or {}).get("JOB_SCRIPT", "")
+        job = (read_request(inputs.get("stdin")) or {}).get("job_script", "")
         nodes = re.findall(r"--nodelist=(\S+)", job)
         answer: dict[str, dict[str, Any]] = {
             "networks": {"private_key": LAB_PRIVATE_KEY, "control_url": "http://control.lab:8080"},

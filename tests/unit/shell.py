@@ -38,7 +38,7 @@ from stacks.config import parse
 from tests.unit.configs import LAB
 
 # Where the config names no release of Slurm and no server of the homes, and no port is held.
-DISTRIBUTION = {"SLURM_RELEASE": "", "FIREWALL_HOLDERS": "", "FIREWALL_HEAD": "head", "USERS_HOMES": ""}
+DISTRIBUTION = {"slurm_release": "", "firewall_holders": "", "firewall_head": "head", "users_homes": ""}
 
 # Roles as the lab's config has them.
 ROLES = roles(parse(LAB, base_dir=Path()))
@@ -52,7 +52,7 @@ def script_of(role: str, *phases: str) -> Script:
 def code_script(up: str, down: str = "pass") -> Script:
     """Return a step whose `up` and `down` are Python (tests/unit/code_phases.py)."""
     calls = {name: (("python", "tests.unit.code_phases", name),) for name in ("up", "down")}
-    return Script(calls, frozenset({"UP", "DOWN"}), {"UP": up, "DOWN": down})
+    return Script(calls, frozenset({"up", "down"}), {"up": up, "down": down})
 
 
 # What the scripts may really run. Everything else is a stub of the test, or not found: nothing of this machine changes.

@@ -1,6 +1,6 @@
 """Convert a step's JSON values to the arguments of a phase.
 
-A phase takes the step, and then the values that it reads: the parameter `users_lines` is the value `USERS_LINES`. If
+A phase takes the step, and then the values that it reads: the parameter `users_lines` is the value of that name. If
 others read the same values, it takes one dataclass instead, whose fields have these names.
 """
 
@@ -21,12 +21,12 @@ def _parameters(phase: Phase) -> list[tuple[str, Any]]:
 
 
 def names(phase: Phase) -> frozenset[str]:
-    """Return the names of the values that a phase reads, in upper case."""
+    """Return the names of the values that a phase reads."""
     fields = (
         [field.name for field in dataclasses.fields(wanted)] if dataclasses.is_dataclass(wanted) else [name]
         for name, wanted in _parameters(phase)
     )
-    return frozenset(name.upper() for group in fields for name in group)
+    return frozenset(name for group in fields for name in group)
 
 
 def arguments(phase: Phase, values: Mapping[str, Any]) -> list[Any]:
@@ -44,7 +44,6 @@ def read_values(wanted: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _value(name: str, wanted: Any, values: Mapping[str, Any]) -> Any:
-    name = name.upper()
     if name not in values:
         raise ValueError(f"the step lacks the value {name}")
     try:

@@ -37,9 +37,9 @@ def role(settings: ClusterSettings) -> Role:
         files={
             "compute": (
                 *((_program(ROCE_PROGRAM), unit("gpu", ROCE_UNIT)) if settings.fabric.roce.apply else ()),
-                *(replace(file, needs="NODE_GPU_COUNT") for file in (_program(PROGRAM), unit("gpu", UNIT), collector)),
+                *(replace(file, needs="node_gpu_count") for file in (_program(PROGRAM), unit("gpu", UNIT), collector)),
             ),
-            "pod": (replace(collector, needs="NODE_GPU_COUNT"),),
+            "pod": (replace(collector, needs="node_gpu_count"),),
         },
         tasks={"compute": (HEALTH_TASK,)},
         facts={

@@ -47,7 +47,7 @@ def role(settings: ClusterSettings) -> Role:
     )
     deep_check = (
         File(DEEP_CHECK, launcher("deep-check"), "0755"),
-        File(DEEP_CHECK_SETTINGS, mode="0600", needs="HEAD_DEEP_CHECK"),
+        File(DEEP_CHECK_SETTINGS, mode="0600", needs="head_deep_check"),
     )
     on_boot = "" if health.on_boot == "none" else health.on_boot + (" reboot" if health.on_boot_reboot else "")
     boot_check = (
@@ -97,7 +97,7 @@ def _files() -> tuple[File, ...]:
         File(f"{LIB}/gpus-in-use", launcher("gpus-in-use"), "0755"),
         File(CHECKS, launcher("node-checks"), "0755"),
         File(HEALTH_CHECK, launcher("health-check"), "0755"),
-        File(SHARE_MOUNTED, needs="NFS_EXPORTS_MOUNT"),
+        File(SHARE_MOUNTED, needs="nfs_exports_mount"),
         unit("health", REASON),
     )
 

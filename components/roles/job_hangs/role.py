@@ -26,9 +26,9 @@ def role(settings: ClusterSettings) -> Role | None:
         tasks={"services": (find,)},
         files={
             "compute": (
-                File(ASK_RAS, launcher("ask-ras"), "0755", needs="NODE_GPU_COUNT"),
-                File(ANSWER, launcher("job-hangs-here"), "0755", needs="NODE_GPU_COUNT"),
-                File(MINUTES, minutes, needs="NODE_GPU_COUNT"),
+                File(ASK_RAS, launcher("ask-ras"), "0755", needs="node_gpu_count"),
+                File(ANSWER, launcher("job-hangs-here"), "0755", needs="node_gpu_count"),
+                File(MINUTES, minutes, needs="node_gpu_count"),
             ),
             "services": (File(LIMITS, minutes), File(FINDER, launcher("job-hangs"), "0755")),
         },

@@ -117,27 +117,27 @@ def refused_keys(settings: ClusterSettings, roles: Sequence[Role]) -> Iterator[t
 
 # Header names of the cluster's files.
 FILES = (
-    *("SLURM_SLURM_CONF", "SLURM_GRES_CONF", "SLURM_TOPOLOGY_CONF"),
-    *("SLURM_CGROUP_CONF", "SLURM_MPI_CONF", "SLURM_JOB_SUBMIT_LUA"),
+    *("slurm_slurm_conf", "slurm_gres_conf", "slurm_topology_conf"),
+    *("slurm_cgroup_conf", "slurm_mpi_conf", "slurm_job_submit_lua"),
 )
 
 
 def controller_files(
     settings: ClusterSettings, roles: Sequence[Role], sites: Sequence[str], head_address: str, cgroups: bool
 ) -> Mapping[str, str]:
-    """Return the cluster's files as header values, by the names in FILES: `SLURM_SLURM_CONF` for slurm.conf.
+    """Return the cluster's files as header values, by the names in FILES: `slurm_slurm_conf` for slurm.conf.
 
     sites     names of the stack's sites
     cgroups   whether cgroups confine jobs on the head node. Other machines may differ (machine_keys.py)
     """
     return {
-        "SLURM_SLURM_CONF": slurm_conf(settings, roles, sites, head_address, cgroups),
+        "slurm_slurm_conf": slurm_conf(settings, roles, sites, head_address, cgroups),
         # Each machine writes its own file (host.py).
-        "SLURM_GRES_CONF": f"{_WRITTEN}\nInclude /etc/tailrack/gres.conf",
-        "SLURM_TOPOLOGY_CONF": f"{_WRITTEN} Each site is a switch; the tailnet connects sites.",
-        "SLURM_CGROUP_CONF": render("roles/slurm/templates/cgroup.conf.j2", profile=CGROUPS if cgroups else PROCESSES),
-        "SLURM_MPI_CONF": render("roles/slurm/templates/mpi.conf.j2"),
-        "SLURM_JOB_SUBMIT_LUA": render(
+        "slurm_gres_conf": f"{_WRITTEN}\nInclude /etc/tailrack/gres.conf",
+        "slurm_topology_conf": f"{_WRITTEN} Each site is a switch; the tailnet connects sites.",
+        "slurm_cgroup_conf": render("roles/slurm/templates/cgroup.conf.j2", profile=CGROUPS if cgroups else PROCESSES),
+        "slurm_mpi_conf": render("roles/slurm/templates/mpi.conf.j2"),
+        "slurm_job_submit_lua": render(
             "roles/slurm/templates/job_submit.lua.j2",
             users=settings.users,
             notified=[user for user in settings.users if user.notify],

@@ -127,17 +127,17 @@ def _node_sets(host: Host, gpus: NodeGpus) -> list[tuple[str, str]]:
 class MemoryValues(TypedDict):
     """The memory that jobs may use on a node, and what a job gets that does not say.
 
-    NODE_REGISTERED_MB   memory that the node registers, a little less than it has
-    NODE_RESERVED_MB   memory that jobs never get
-    NODE_MEMORY   a line for each NodeSet of the node, `site-rack 4096`: MB per CPU for a job that asks for no memory.
+    node_registered_mb   memory that the node registers, a little less than it has
+    node_reserved_mb   memory that jobs never get
+    node_memory   a line for each NodeSet of the node, `site-rack 4096`: MB per CPU for a job that asks for no memory.
                   `ALL` is the partition of all nodes.
-    NODE_GPU_CPUS   such lines with the CPUs per GPU for a job that asks for none; empty without GPUs
+    node_gpu_cpus   such lines with the CPUs per GPU for a job that asks for none; empty without GPUs
     """
 
-    NODE_REGISTERED_MB: int
-    NODE_RESERVED_MB: int
-    NODE_MEMORY: str
-    NODE_GPU_CPUS: str
+    node_registered_mb: int
+    node_reserved_mb: int
+    node_memory: str
+    node_gpu_cpus: str
 
 
 def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None = None) -> MemoryValues:
@@ -151,10 +151,10 @@ def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None =
     node_sets = ["ALL", *_names(host, gpus)]
     gpu_cpus = _cpus_per_gpu(cpus, len(gpus.devices))
     return {
-        "NODE_REGISTERED_MB": registered,
-        "NODE_RESERVED_MB": reserved,
-        "NODE_MEMORY": "\n".join(f"{node_set} {share}" for node_set in node_sets),
-        "NODE_GPU_CPUS": "\n".join(f"{node_set} {gpu_cpus}" for node_set in node_sets) if gpus.devices else "",
+        "node_registered_mb": registered,
+        "node_reserved_mb": reserved,
+        "node_memory": "\n".join(f"{node_set} {share}" for node_set in node_sets),
+        "node_gpu_cpus": "\n".join(f"{node_set} {gpu_cpus}" for node_set in node_sets) if gpus.devices else "",
     }
 
 
@@ -175,23 +175,23 @@ def _names(host: Host, gpus: NodeGpus) -> Iterable[str]:
 class NodeValues(TypedDict):
     """The values that a node registers with, and those that the head node keeps.
 
-    NODE_FEATURES    `site-rack,gpu-h200` and the user's features
-    NODE_GRES        `gpu:h200:8`, empty without GPUs
-    NODE_GPU_KIND, NODE_GPU_COUNT   `h200` and 8; empty and 0 without GPUs
-    NODE_SITE        its switch in the topology
-    NODE_SLURM_CONF  lines of slurm.conf: the partitions of its site and of its GPUs, and whether `all` lacks its site
-    NODE_GRES_CONF   a line with the device files and with Type, without which a node would register no GPU
-    NODE_JOB_SUBMIT_LUA  lines for the submit script: its resources, and whether `all` lacks its site
+    node_features    `site-rack,gpu-h200` and the user's features
+    node_gres        `gpu:h200:8`, empty without GPUs
+    node_gpu_kind, node_gpu_count   `h200` and 8; empty and 0 without GPUs
+    node_site        its switch in the topology
+    node_slurm_conf  lines of slurm.conf: the partitions of its site and of its GPUs, and whether `all` lacks its site
+    node_gres_conf   a line with the device files and with Type, without which a node would register no GPU
+    node_job_submit_lua  lines for the submit script: its resources, and whether `all` lacks its site
     """
 
-    NODE_FEATURES: str
-    NODE_GRES: str
-    NODE_GPU_KIND: str
-    NODE_GPU_COUNT: int
-    NODE_SITE: str
-    NODE_SLURM_CONF: str
-    NODE_GRES_CONF: str
-    NODE_JOB_SUBMIT_LUA: str
+    node_features: str
+    node_gres: str
+    node_gpu_kind: str
+    node_gpu_count: int
+    node_site: str
+    node_slurm_conf: str
+    node_gres_conf: str
+    node_job_submit_lua: str
 
 
 def node_values(host: Host, gpus: NodeGpus | None = None) -> NodeValues:
@@ -221,14 +221,14 @@ def node_values(host: Host, gpus: NodeGpus | None = None) -> NodeValues:
     # Without `Type`, a node that registers one is drained.
     gres_line = f"NodeName={host.name} Name=gpu Type={kind} File={gpus.files}" if gpus.devices else ""
     return {
-        "NODE_FEATURES": ",".join([*features, *host.features]),
-        "NODE_GRES": f"gpu:{gpus}" if gpus.devices else "",
-        "NODE_GPU_KIND": kind,
-        "NODE_GPU_COUNT": count,
-        "NODE_SITE": host.site,
-        "NODE_SLURM_CONF": "\n".join(slurm_lines),
-        "NODE_GRES_CONF": gres_line,
-        "NODE_JOB_SUBMIT_LUA": "\n".join(lua_lines),
+        "node_features": ",".join([*features, *host.features]),
+        "node_gres": f"gpu:{gpus}" if gpus.devices else "",
+        "node_gpu_kind": kind,
+        "node_gpu_count": count,
+        "node_site": host.site,
+        "node_slurm_conf": "\n".join(slurm_lines),
+        "node_gres_conf": gres_line,
+        "node_job_submit_lua": "\n".join(lua_lines),
     }
 
 
@@ -248,20 +248,20 @@ def placeholder_row(host: Host, elastic: Elastic) -> list[str]:
         "Sockets=1",
         f"CoresPerSocket={host.promised_cpus // elastic.threads_per_core}",
         f"ThreadsPerCore={elastic.threads_per_core}",
-        f"RealMemory={memory['NODE_REGISTERED_MB']}",
-        f"MemSpecLimit={memory['NODE_RESERVED_MB']}",
-        f"Feature={values['NODE_FEATURES']}",
-        *([f"Gres={values['NODE_GRES']}"] if values["NODE_GRES"] else []),
+        f"RealMemory={memory['node_registered_mb']}",
+        f"MemSpecLimit={memory['node_reserved_mb']}",
+        f"Feature={values['node_features']}",
+        *([f"Gres={values['node_gres']}"] if values["node_gres"] else []),
     ]
     site_lines = set(node_set_lines(site_node_set(host.site), host.site))
-    lines = [line for line in values["NODE_SLURM_CONF"].split("\n") if line not in site_lines]
+    lines = [line for line in values["node_slurm_conf"].split("\n") if line not in site_lines]
     return [
         host.name,
         host.site,
         "\n".join([" ".join(words), *lines]),
-        values["NODE_JOB_SUBMIT_LUA"],
-        memory["NODE_MEMORY"],
-        memory["NODE_GPU_CPUS"],
+        values["node_job_submit_lua"],
+        memory["node_memory"],
+        memory["node_gpu_cpus"],
     ]
 
 

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 class MachineKeys(TypedDict):
     """A machine's profile, and the lines of its own files.
 
-    NODE_PROFILE       the profile's name
-    NODE_CONFINED      whether cgroups confine jobs on it
-    NODE_SLURM_KEYS    lines for slurm.conf
-    NODE_CGROUP_KEYS   lines for cgroup.conf
+    node_profile       the profile's name
+    node_confined      whether cgroups confine jobs on it
+    node_slurm_keys    lines for slurm.conf
+    node_cgroup_keys   lines for cgroup.conf
     """
 
-    NODE_PROFILE: str
-    NODE_CONFINED: bool
-    NODE_SLURM_KEYS: str
-    NODE_CGROUP_KEYS: str
+    node_profile: str
+    node_confined: bool
+    node_slurm_keys: str
+    node_cgroup_keys: str
 
 
 def profile_of(facts: Mapping[str, Any], settings: ClusterSettings, head_cgroups: bool, *, pod: bool) -> Profile:
@@ -52,10 +52,10 @@ def machine_keys(
     users = {key.lower() for key in settings.slurm.settings}
     lines = (*profile.slurm, *(profile.accounted if settings.accounting.enabled else ()))
     return {
-        "NODE_PROFILE": profile.name,
-        "NODE_CONFINED": profile is CGROUPS,
-        "NODE_SLURM_KEYS": "\n".join(line for line in lines if line.partition("=")[0].lower() not in users),
-        "NODE_CGROUP_KEYS": "\n".join(profile.cgroup),
+        "node_profile": profile.name,
+        "node_confined": profile is CGROUPS,
+        "node_slurm_keys": "\n".join(line for line in lines if line.partition("=")[0].lower() not in users),
+        "node_cgroup_keys": "\n".join(profile.cgroup),
     }
 
 

@@ -374,7 +374,7 @@ def _remove(step: Step, name: str) -> None:
     # This requeues its jobs.
     if not slurm.update(nodename=name, state="down", reason=_DOWN):
         note(f"Slurm has no node {name}")
-    step.perform("forget", {"NODE_NAME": name})
+    step.perform("forget", {"node_name": name})
 
 
 def _is_silent(name: str) -> bool:

@@ -40,8 +40,8 @@ def role(settings: ClusterSettings) -> Role:
     sampled = settings.health.enabled
     recorded = sampled and settings.accounting.enabled
     sampler = (
-        File(SAMPLER, launcher("gpu-use"), "0755", needs="NODE_GPU_COUNT"),
-        File(ANSWER, launcher("gpu-use", "answer"), "0755", needs="NODE_GPU_COUNT"),
+        File(SAMPLER, launcher("gpu-use"), "0755", needs="node_gpu_count"),
+        File(ANSWER, launcher("gpu-use", "answer"), "0755", needs="node_gpu_count"),
     )
     limits = _limits(settings.accounting.unused_gpus)
     recorder = (File(RECORDER, launcher("job-gpu-use"), "0755"), *((File(UNUSED_GPUS, limits),) if limits else ()))

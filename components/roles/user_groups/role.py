@@ -16,7 +16,7 @@ _REMEMBERED_SECONDS = 15
 def role(settings: ClusterSettings) -> Role:
     """Return the role, also without groups in the config: its phases then remove members.
 
-    Each row of `USER_GROUPS_LINES` is a group's name and gid, each of `USER_GROUPS_MEMBERS` a group and a member.
+    Each row of `user_groups_lines` is a group's name and gid, each of `user_groups_members` a group and a member.
     """
     members = sorted((name, user.name) for user in settings.users for name in user.groups)
     remembered = SlurmKey(f"{_REMEMBERED_SECONDS}", "jobs would get groups that their user has left or has not joined")

@@ -15,7 +15,7 @@ from components.roles.users.settings import GithubKeys, User
 def role(settings: ClusterSettings) -> Role:
     """Return the role, also without keys in the config: its phases then remove them.
 
-    Each line of `USER_KEYS_LINES` is a user's name and a key as in authorized_keys.
+    Each line of `user_keys_lines` is a user's name and a key as in authorized_keys.
     """
     lines = [f"{user.name} {key}" for user in settings.users for key in _keys(user, settings.github_keys)]
     return Role("user_keys", after=("users", "ssh_trust"), values={"lines": lines})

@@ -99,7 +99,7 @@ def test_a_reusable_key_without_an_end_is_found(key: dict[str, Any], endless: bo
 
 
 def exported(line: str) -> Event:
-    return event("update", COMMAND, "b1-register", {"stdin": ""}, request(NODE_EXPORT=line))
+    return event("update", COMMAND, "b1-register", {"stdin": ""}, request(node_export=line))
 
 
 def request(**values: str) -> dict[str, str]:
@@ -204,7 +204,7 @@ def releasing(wanted: str, head: str, *nodes: str, was: str = "") -> list[tuple[
     def has(version: str) -> str:
         return json.dumps({"slurm_version": version})
 
-    before, after = (request(HEAD_COMPUTES="false", SLURM_RELEASE=each) for each in (was, wanted))
+    before, after = (request(head_computes="false", slurm_release=each) for each in (was, wanted))
     unknown = {"stdin": UNKNOWN}
     return found(
         event("update", COMMAND, f"{HEADS[0]}-check", before, after),
@@ -249,7 +249,7 @@ def test_a_release_that_may_not_follow_is_found(wanted: str, had: list[str], par
 
 def test_no_name_allows_an_impossible_change_and_an_invalid_answer_finds_nothing() -> None:
     checks = Checks(["slurm-release"])
-    checks.on_event(event("update", COMMAND, f"{HEADS[0]}-check", {}, request(SLURM_RELEASE="24.05.1")))
+    checks.on_event(event("update", COMMAND, f"{HEADS[0]}-check", {}, request(slurm_release="24.05.1")))
     for said in ("", "null", "[]", '{"slurm_version": 7}', '{"slurm_version": "99.11.1"}', HIDDEN):
         checks.on_event(event("update", COMMAND, f"{HEADS[0]}-head", said=said))
     assert checks.refused == []
@@ -260,7 +260,7 @@ def test_no_name_allows_an_impossible_change_and_an_invalid_answer_finds_nothing
 
 def test_the_head_nodes_look_is_sent_the_release_in_a_preview_already(build: Build) -> None:
     stack = build({**LAB, "slurm": {"release": "25.11.7", "release_sha256": "a" * 64}})
-    assert stack.header(f"{HEADS[0]}-check")["SLURM_RELEASE"] == "25.11.7"
+    assert stack.header(f"{HEADS[0]}-check")["slurm_release"] == "25.11.7"
 
 
 def checked(*allowed: str) -> Checks:

@@ -101,8 +101,8 @@ def test_one_that_is_too_long_ends_with_a_whole_part() -> None:
 
 def test_the_comment_names_gained_and_lost_keys_by_fingerprint() -> None:
     laptop, desk, bobs = (f"{public_key(name)} {name}" for name in ("laptop", "desk", "bobs pc"))
-    before = header(USER_KEYS_LINES=f"ada {laptop}\nbob {bobs}")
-    after = header(USER_KEYS_LINES=f"ada {desk}\nbob {bobs}")
+    before = header(user_keys_lines=f"ada {laptop}\nbob {bobs}")
+    after = header(user_keys_lines=f"ada {desk}\nbob {bobs}")
     events = [step(f"{node}-node", node, "users", before=before, after=after) for node in ("a1", "a2")]
     text = comment("prod", events, Summary())
     key = desk.split()[1]
@@ -115,8 +115,8 @@ def test_the_comment_names_gained_and_lost_keys_by_fingerprint() -> None:
 
 
 def test_the_comment_lists_new_and_removed_group_members() -> None:
-    before = header(USER_GROUPS_LINES="vision 7001", USER_GROUPS_MEMBERS="vision ada\nvision bob")
-    after = header(USER_GROUPS_LINES="nlp 7002\nvision 7001", USER_GROUPS_MEMBERS="nlp bob\nvision ada")
+    before = header(user_groups_lines="vision 7001", user_groups_members="vision ada\nvision bob")
+    after = header(user_groups_lines="nlp 7002\nvision 7001", user_groups_members="nlp bob\nvision ada")
     events = [step(f"{node}-node", node, "users", before=before, after=after) for node in ("a1", "a2")]
     text = comment("prod", events, Summary())
     shown = text[text.index("**Groups:**") :].split("```")[1].removeprefix("diff")
@@ -146,7 +146,7 @@ def test_the_comment_shows_a_replacement_once(order: tuple[str, str]) -> None:
 
 
 def test_a_step_that_depends_only_on_an_unknown_value_may_run_again() -> None:
-    before = header(HEAD_ADDRESS="100.64.0.1")
+    before = header(head_address="100.64.0.1")
     events = [step("n1-node", "n1", "slurmd", before=before, after={"stdin": UNKNOWN})]
     text = comment("prod", events, Summary())
     assert "Nothing to change, 1 unchanged, of which 1 may run again." in text
@@ -167,17 +167,17 @@ def test_a_step_that_reads_a_repeated_steps_answers_may_run_again() -> None:
 
 def test_a_line_of_slurm_conf_goes_with_the_last_node_that_brings_it() -> None:
     line = "NodeSet=gpu-h200 Feature=gpu-h200"
-    state = [Made(f"urn::{name}-register", stdin=header(NODE_SLURM_CONF=line)["stdin"]) for name in ("a", "b")]
-    gone = [start(f"{name}-register", "delete", before=header(NODE_SLURM_CONF=line)) for name in ("a", "b")]
+    state = [Made(f"urn::{name}-register", stdin=header(node_slurm_conf=line)["stdin"]) for name in ("a", "b")]
+    gone = [start(f"{name}-register", "delete", before=header(node_slurm_conf=line)) for name in ("a", "b")]
     assert [effect.lines for effect in Plan.of(gone, state, Summary()).effects] == [[f"- {line}"]]
     assert Plan.of(gone[:1], state, Summary()).effects == []
 
 
 def test_the_lines_of_slurm_conf_that_come_with_a_new_node_are_shown_or_said_to_be_possible() -> None:
-    there = [Made("urn::n1-register", "", header(NODE_SLURM_CONF="NodeSet=site-rack Feature=site-rack")["stdin"], "{}")]
+    there = [Made("urn::n1-register", "", header(node_slurm_conf="NodeSet=site-rack Feature=site-rack")["stdin"], "{}")]
 
     def slurm_conf(kind: str, made: list[Made]) -> list[str]:
-        after = header(NODE_GPU_KIND=kind)
+        after = header(node_gpu_kind=kind)
         gates = [step(f"{node}-check", node, "check the machine", "create", after=after) for node in ("n2", "n3")]
         member = step("n2-register", "n2", "export", "create", after={"stdin": UNKNOWN})
         plan = Plan.of([*gates, member], made, Summary())
@@ -192,7 +192,7 @@ def test_the_lines_of_slurm_conf_that_come_with_a_new_node_are_shown_or_said_to_
 
 
 def test_the_removal_of_a_node_explains_the_fate_of_its_jobs_and_the_duration() -> None:
-    gone = step("a1-register", "a1", "register", "delete", before=header(SLURM_JOB_LIMIT_SECONDS="300"))
+    gone = step("a1-register", "a1", "register", "delete", before=header(slurm_job_limit_seconds="300"))
     written = comment("prod", [gone], Summary())
     assert "jobs on a1 may continue for 300 s (tailrack:slurm.job_limit_seconds)" in written
     assert "requeued, or cancelled" in written

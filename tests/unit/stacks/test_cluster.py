@@ -101,7 +101,7 @@ def test_a_changed_script_measures_nothing(
     build: Build, lab_config: RawConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = build(lab_config)
-    script = plan.script().with_texts({"DRIVER": "another command"})
+    script = plan.script().with_texts({"driver": "another command"})
     monkeypatch.setattr(plan, "script", lambda: script)
     after = build(lab_config, answers={"nobody": {}})  # not the one that was built before
     assert after.differences(before) == {*before.validations, "head-scripts"}
@@ -165,31 +165,31 @@ def test_another_user_touches_the_nodes_and_no_measurement(build: Build, lab_con
     looks = {"head-check", "a1-check", "b1-check"}  # whether the uid is free, before anything is changed
     # The head node's services give the user an account.
     assert after.differences(before) == looks | {"head-head", "head-services", "a1-node", "b1-node"}
-    assert after.header("a1-node")["USERS_LINES"] == "ada 6001 6001\nbob 6002 6002"
+    assert after.header("a1-node")["users_lines"] == "ada 6001 6001\nbob 6002 6002"
 
 
 def test_a_users_key_touches_accounts_and_nothing_that_machines_check(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
-    assert before.header("a1-node")["USER_KEYS_LINES"] == ""
+    assert before.header("a1-node")["user_keys_lines"] == ""
     lab_config["users"][0]["keys"] = [f"{public_key('laptop')} laptop", public_key("desk")]
     after = build(lab_config)
     assert after.differences(before) == {"head-head", "head-services", "a1-node", "b1-node"}
     lines = f"ada {public_key('laptop')} laptop\nada {public_key('desk')}"
-    assert after.header("a1-node")["USER_KEYS_LINES"] == lines
+    assert after.header("a1-node")["user_keys_lines"] == lines
 
 
 def test_a_group_and_a_member_change_only_accounts_and_machine_checks(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
-    assert before.header("a1-node")["USER_GROUPS_LINES"] == ""
+    assert before.header("a1-node")["user_groups_lines"] == ""
     lab_config["groups"] = [{"name": "vision", "gid": 7001}]
     lab_config["users"][0]["groups"] = ["vision"]
     after = build(lab_config)
     accounts = {"head-head", "a1-node", "b1-node"}
     assert after.differences(before) == {"head-check", "a1-check", "b1-check", *accounts}
-    assert after.header("a1-node")["USER_GROUPS_LINES"] == "vision 7001"
-    assert after.header("a1-node")["USER_GROUPS_MEMBERS"] == "vision ada"
-    assert "\nGroupUpdateTime=15\n" in after.header("head-head")["SLURM_SLURM_CONF"]
-    assert "GroupUpdateTime" not in before.header("head-head")["SLURM_SLURM_CONF"]
+    assert after.header("a1-node")["user_groups_lines"] == "vision 7001"
+    assert after.header("a1-node")["user_groups_members"] == "vision ada"
+    assert "\nGroupUpdateTime=15\n" in after.header("head-head")["slurm_slurm_conf"]
+    assert "GroupUpdateTime" not in before.header("head-head")["slurm_slurm_conf"]
 
 
 def test_a_new_munge_generation_touches_the_key_and_with_it_every_join(build: Build, lab_config: RawConfig) -> None:
@@ -202,12 +202,12 @@ def test_a_new_munge_generation_touches_the_key_and_with_it_every_join(build: Bu
 def test_the_head_nodes_answer_brings_the_authorities_that_a_node_trusts(build: Build, lab_config: RawConfig) -> None:
     both = f"# 1800000000\n{AUTHORITY}\n{LEAVE_KEY}\n# leave {LEAVE_KEY}\n# leave {AUTHORITY}"
     stack = build(lab_config, answers={"b1-register": {"authorities": both}})
-    assert stack.header("b1-node")["NODE_AUTHORITIES"] == both
+    assert stack.header("b1-node")["node_authorities"] == both
     short = f"{AUTHORITY}\n# leave {LEAVE_KEY}", f"# 1\n{AUTHORITY}"
     for told in (*short, f"# 1\n# leave {LEAVE_KEY}\n{AUTHORITY}", f"{both} x"):
         stack = build(lab_config, answers={"b1-register": {"authorities": told}})
-        assert stack.header("b1-node")["NODE_AUTHORITIES"] == ""
-        assert stack.header("b1-node")["HEAD_PROBLEM"] == "its answer has no valid authorities"
+        assert stack.header("b1-node")["node_authorities"] == ""
+        assert stack.header("b1-node")["head_problem"] == "its answer has no valid authorities"
 
 
 # What the config says arrives.
@@ -216,20 +216,20 @@ def test_the_head_nodes_answer_brings_the_authorities_that_a_node_trusts(build: 
 def test_a_head_that_computes_is_in_topology_partitions_and_measurements(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config)
     header = stack.header("head-head")
-    assert (header["HEAD_COMPUTES"], header["NODE_NAME"], header["NODE_SITE"]) == ("true", "head", "cloud-a")
+    assert (header["head_computes"], header["node_name"], header["node_site"]) == ("true", "head", "cloud-a")
     assert {"slurmd", "python3-mpi4py"} <= {*stack.packages("head-head")[0]}
     assert "slurm/compute" in stack.called("head-head")
-    assert "#SBATCH --nodelist=a1,head\n" in stack.header("validate-cloud-a")["JOB_SCRIPT"]
+    assert "#SBATCH --nodelist=a1,head\n" in stack.header("validate-cloud-a")["job_script"]
 
 
 def test_a_head_that_does_not_compute_runs_no_job(build: Build, lab_config: RawConfig) -> None:
     lab_config["head"]["compute"] = False
     stack = build(lab_config)
-    assert stack.header("head-head")["HEAD_COMPUTES"] == "false"
+    assert stack.header("head-head")["head_computes"] == "false"
     assert not {"slurmd", "python3-mpi4py"} & {*stack.packages("head-head")[0]}
     assert "slurm/compute" not in stack.called("head-head")
     assert stack.validations == {"validate-cross-site"}  # no site has two ranks left
-    assert "#SBATCH --nodelist=a1,b1\n" in stack.header("validate-cross-site")["JOB_SCRIPT"]
+    assert "#SBATCH --nodelist=a1,b1\n" in stack.header("validate-cross-site")["job_script"]
 
 
 def test_a_log_in_node_has_the_share_and_slurms_commands_and_runs_no_job(build: Build, lab_config: RawConfig) -> None:
@@ -240,10 +240,10 @@ def test_a_log_in_node_has_the_share_and_slurms_commands_and_runs_no_job(build: 
     assert "slurm/compute" not in called
     assert not {"slurmd", "python3-mpi4py"} & {*stack.packages("login1-node")[0]}
     header = stack.header("login1-register")
-    assert header["NODE_LOGIN"].endswith(" 22")
-    assert header["NODE_FABRIC"] == "tailnet", "no node proves its fabric with it"
-    assert stack.header("a1-register")["NODE_LOGIN"] == ""
-    jobs = [stack.header(name)["JOB_SCRIPT"] for name in stack.validations]
+    assert header["node_login"].endswith(" 22")
+    assert header["node_fabric"] == "tailnet", "no node proves its fabric with it"
+    assert stack.header("a1-register")["node_login"] == ""
+    jobs = [stack.header(name)["job_script"] for name in stack.validations]
     assert jobs
     assert not any("login1" in job for job in jobs)
 
@@ -251,11 +251,11 @@ def test_a_log_in_node_has_the_share_and_slurms_commands_and_runs_no_job(build: 
 def test_gpus_of_the_config_reach_gate_gres_features_and_partitions(build: Build, hosts_config: RawConfig) -> None:
     stack = build(hosts_config)
     gate, node, member = stack.header("dgx1-check"), stack.header("dgx1-node"), stack.header("dgx1-register")
-    assert (gate["NODE_GPU_KIND"], gate["NODE_GPU_COUNT"]) == ("h200", "8")
-    assert (node["NODE_FEATURES"], node["NODE_GRES"]) == ("site-rack,gpu-h200,nvlink", "gpu:h200:8")
-    assert stack.header("dgx1-join")["NODE_GRES_CONF"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[0-7]"
-    assert stack.header("box1-join")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia0"
-    assert "\nPartitionName=h200 Nodes=gpu-h200 " in member["NODE_SLURM_CONF"]
+    assert (gate["node_gpu_kind"], gate["node_gpu_count"]) == ("h200", "8")
+    assert (node["node_features"], node["node_gres"]) == ("site-rack,gpu-h200,nvlink", "gpu:h200:8")
+    assert stack.header("dgx1-join")["node_gres_conf"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[0-7]"
+    assert stack.header("box1-join")["node_gres_conf"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia0"
+    assert "\nPartitionName=h200 Nodes=gpu-h200 " in member["node_slurm_conf"]
     assert stack.outputs["cluster"]["partitions"] == ["all", "rack", "h200", "rtx4090"]
 
 
@@ -266,13 +266,13 @@ def test_gpus_that_the_config_does_not_name_are_those_of_the_machine(build: Buil
     del hosts_config["sites"][0]["hosts"][1]["gpu"]
     stack = build(hosts_config, answers={"dgx1-check": FOUND})
     gate, node, member = stack.header("dgx1-check"), stack.header("dgx1-node"), stack.header("dgx1-register")
-    assert (gate["NODE_GPU_KIND"], gate["NODE_GPU_COUNT"]) == ("", "0")
-    assert (node["NODE_FEATURES"], node["NODE_GRES"]) == ("site-rack,gpu-found,gpu-h200,nvlink", "gpu:h200:2")
-    assert node["NODE_GPU_COUNT"] == "2"
-    assert stack.header("dgx1-join")["NODE_GRES_CONF"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[1,3]"
-    assert "\nPartitionName=gpu Nodes=gpu-found " in member["NODE_SLURM_CONF"]
-    assert "PartitionName=h200" not in member["NODE_SLURM_CONF"]
-    assert member["NODE_MEMORY"].splitlines()[-1].startswith("gpu-found ")
+    assert (gate["node_gpu_kind"], gate["node_gpu_count"]) == ("", "0")
+    assert (node["node_features"], node["node_gres"]) == ("site-rack,gpu-found,gpu-h200,nvlink", "gpu:h200:2")
+    assert node["node_gpu_count"] == "2"
+    assert stack.header("dgx1-join")["node_gres_conf"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[1,3]"
+    assert "\nPartitionName=gpu Nodes=gpu-found " in member["node_slurm_conf"]
+    assert "PartitionName=h200" not in member["node_slurm_conf"]
+    assert member["node_memory"].splitlines()[-1].startswith("gpu-found ")
     assert stack.outputs["cluster"]["partitions"] == ["all", "rack", "h200", "rtx4090", "gpu"]
     shown = {each["name"]: each.get("gpu") for each in stack.outputs["cluster"]["nodes"]}
     assert shown["door"] is None
@@ -291,8 +291,8 @@ def test_gpus_that_the_config_does_not_name_are_those_of_the_machine(build: Buil
 )
 def test_other_gpus_are_refused(build: Build, hosts_config: RawConfig, answer: dict[str, Any], problem: str) -> None:
     stack = build(hosts_config, answers={"dgx1-check": answer})
-    assert stack.header("dgx1-register")["NODE_PROBLEM"] == problem
-    assert stack.header("dgx2-register")["NODE_PROBLEM"] == ""
+    assert stack.header("dgx1-register")["node_problem"] == problem
+    assert stack.header("dgx2-register")["node_problem"] == ""
 
 
 def test_the_facts_of_a_machine_never_change_the_set_of_resources(build: Build, hosts_config: RawConfig) -> None:
@@ -306,9 +306,9 @@ def test_the_steps_of_an_adopted_host_know_that_it_is_adopted(build: Build, host
     hosts_config["sites"][0]["hosts"][-1]["adopt"] = True
     name = hosts_config["sites"][0]["hosts"][-1]["name"]
     stack = build(hosts_config)
-    adopting = {step.name for step in stack.remote if stack.header(step.name).get("NODE_ADOPT") == "true"}
+    adopting = {step.name for step in stack.remote if stack.header(step.name).get("node_adopt") == "true"}
     assert adopting == {f"{name}-check", f"{name}-join", f"{name}-register"}
-    assert json.loads(stack.header(f"{name}-node")["NODE_LEAVE_VALUES"])["values"]["NODE_ADOPT"] is True
+    assert json.loads(stack.header(f"{name}-node")["node_leave_values"])["values"]["node_adopt"] is True
 
 
 def test_cgroups_follow_the_config_and_else_the_head_node(build: Build, lab_config: RawConfig) -> None:
@@ -316,27 +316,27 @@ def test_cgroups_follow_the_config_and_else_the_head_node(build: Build, lab_conf
         lab_config["slurm"] = {"cgroups": asked}
         stack = build(lab_config, answers={"head-check": {"cgroups": offered}})
         plugin = "proctrack/cgroup" if wanted else "proctrack/linuxproc"
-        assert f"ProctrackType={plugin}\n" in stack.header("head-head")["SLURM_SLURM_CONF"], (asked, offered)
-        assert stack.header("a1-check")["HEAD_CGROUPS"] == ("true" if wanted else "false"), (asked, offered)
+        assert f"ProctrackType={plugin}\n" in stack.header("head-head")["slurm_slurm_conf"], (asked, offered)
+        assert stack.header("a1-check")["head_cgroups"] == ("true" if wanted else "false"), (asked, offered)
 
 
 def test_each_machine_has_the_keys_of_its_own_check(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config, answers={"head-check": {"cgroups": True}, "a1-check": {"cgroups": True}})
     for node, profile in (("head", "cgroups"), ("a1", "cgroups"), ("b1", "processes")):
         join = stack.header(f"{node}-join")
-        assert ("proctrack/cgroup" in join["NODE_SLURM_KEYS"]) == (profile == "cgroups")
-        assert ("CgroupPlugin=disabled" in join["NODE_CGROUP_KEYS"]) == (profile == "processes")
-        assert stack.header(f"{node}-{'head' if node == 'head' else 'register'}")["NODE_PROFILE"] == profile
-    assert stack.header("head-head")["NODE_CONFINED"] == stack.header("a1-node")["NODE_CONFINED"] == "true"
-    assert stack.header("b1-node")["NODE_CONFINED"] == "false"
+        assert ("proctrack/cgroup" in join["node_slurm_keys"]) == (profile == "cgroups")
+        assert ("CgroupPlugin=disabled" in join["node_cgroup_keys"]) == (profile == "processes")
+        assert stack.header(f"{node}-{'head' if node == 'head' else 'register'}")["node_profile"] == profile
+    assert stack.header("head-head")["node_confined"] == stack.header("a1-node")["node_confined"] == "true"
+    assert stack.header("b1-node")["node_confined"] == "false"
 
 
 def test_nodes_join_the_labs_or_configs_tailnet(build: Build, lab_config: RawConfig, hosts_config: RawConfig) -> None:
-    assert build(lab_config).header("a1-join")["TAILNET_CONTROL_URL"] == "http://control.lab:8080"
-    assert build(hosts_config).header("dgx1-join")["TAILNET_CONTROL_URL"] == ""  # Tailscale's own
+    assert build(lab_config).header("a1-join")["tailnet_control_url"] == "http://control.lab:8080"
+    assert build(hosts_config).header("dgx1-join")["tailnet_control_url"] == ""  # Tailscale's own
     hosts_config["tailnet"] = {"control_url": "https://headscale.example.org", "tag": "tag:gpu"}
     header = build(hosts_config).header("dgx1-join")
-    assert (header["TAILNET_CONTROL_URL"], header["TAILNET_TAG"]) == ("https://headscale.example.org", "tag:gpu")
+    assert (header["tailnet_control_url"], header["tailnet_tag"]) == ("https://headscale.example.org", "tag:gpu")
 
 
 @pytest.mark.parametrize("step", ["check", "join", "head"])
@@ -348,9 +348,9 @@ def test_a_head_node_that_prints_no_json_stops_the_program(build: Build, lab_con
 
 def test_a_certificate_that_is_none_is_refused_by_its_node_and_by_no_other(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config, answers={"b1-register": {"certificate": f"{certificate_of('b1')}\nHostKey /tmp/x"}})
-    assert stack.header("b1-node")["NODE_CERTIFICATE"] == ""
-    assert stack.header("b1-node")["HEAD_PROBLEM"] == "its answer has no valid certificate"
-    assert stack.header("a1-node")["HEAD_PROBLEM"] == ""
+    assert stack.header("b1-node")["node_certificate"] == ""
+    assert stack.header("b1-node")["head_problem"] == "its answer has no valid certificate"
+    assert stack.header("a1-node")["head_problem"] == ""
 
 
 @every_kind
@@ -369,10 +369,10 @@ def test_every_command_names_its_action_and_its_machine(build: Build, config: Ra
 
 def test_a_sites_fabric_concerns_the_steps_of_its_nodes_alone(build: Build, hosts_config: RawConfig) -> None:
     before = build(hosts_config)
-    assert before.header("dgx1-join")["NODE_FABRIC"] == "auto"
+    assert before.header("dgx1-join")["node_fabric"] == "auto"
     hosts_config["sites"][0]["fabric"] = "ib0"
     after = build(hosts_config)
     nodes = ("dgx1", "dgx2", "box1")
     touched = {f"{node}-{step}" for node in nodes for step in ("join", "register")} | {"door-join", "door-head"}
     assert before.differences(after) == touched
-    assert json.loads(after.header("dgx1-register")["NODE_NETWORKS"]) == {"interfaces": [], "rdma": []}
+    assert json.loads(after.header("dgx1-register")["node_networks"]) == {"interfaces": [], "rdma": []}

@@ -69,4 +69,4 @@ def test_nodes_get_one_row_for_each_mount() -> None:
     (role,) = (role for role in roles(config) if role.name == "mounts")
     row = ("/data", "nfs4", "10.0.0.5:/export", "noatime,nconnect=8", False, True, False, "one,two", "")
     row_of_homes = ("/homes", "nfs4", "nas:/home", "", False, True, False, "", "/homes/ada")
-    assert role.values == {"MOUNTS_TABLE": [row, row_of_homes]}
+    assert role.values == {"mounts_table": [row, row_of_homes]}

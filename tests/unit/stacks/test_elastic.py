@@ -71,9 +71,9 @@ def test_a_pool_without_machines_is_its_placeholders(cluster: Recorded, monkeypa
     pool = build_pool(cluster, pool_of({"min": 1}))
     assert [name for name in pool.names if name.startswith(("c1", "c2", "validat"))] == []
     header = values(pool, "burst-pool")
-    assert header["POOL_NODES"] == ["c1", "c2"]
-    assert header["POOL_KEPT"] == ["c1"]
-    name, site, line, lua, memory, gpu_cpus = header["POOL_PLACEHOLDERS"][0]
+    assert header["pool_nodes"] == ["c1", "c2"]
+    assert header["pool_kept"] == ["c1"]
+    name, site, line, lua, memory, gpu_cpus = header["pool_placeholders"][0]
     assert (name, site, gpu_cpus) == ("c1", "cloud-c", "")
     cpus = "CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1"
     assert line == f"NodeName=c1 State=CLOUD {cpus} RealMemory=32256 MemSpecLimit=2048 Feature=site-cloud-c"
@@ -91,8 +91,8 @@ def test_a_run_has_the_machines_that_the_controller_names(cluster: Recorded, mon
     monkeypatch.setenv(RENTED, "c2,c3")
     pool = build_pool(cluster, pool_of({}))
     assert {name.partition("-")[0] for name in pool.names if name.startswith("c")} == {"c2"}
-    assert values(pool, "c2-node")["NODE_PROMISED_CPUS"] == 8
-    assert values(pool, "c2-check")["NODE_PROMISED_MB"] == 32768
+    assert values(pool, "c2-node")["node_promised_cpus"] == 8
+    assert values(pool, "c2-check")["node_promised_mb"] == 32768
 
 
 def test_the_sites_partition_has_slurms_time_limits_and_other_pools_have_none() -> None:

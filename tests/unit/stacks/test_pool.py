@@ -76,7 +76,7 @@ def test_a_pools_nodes_receive_the_same_cluster_facts_as_the_clusters_own(cluste
     for step in ("check", "join", "register", "node"):
         mine, other = pool.header(f"c1-{step}"), cluster.header(f"b1-{step}")
         differing = {name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name)}
-        assert all(name.startswith(("NODE_", "HOST_", "STEP_", "POOL_")) for name in differing), step
+        assert all(name.startswith(("node_", "host_", "step_", "pool_")) for name in differing), step
 
 
 def test_the_link_contains_all_cluster_settings_that_nodes_read(key_folder: Path) -> None:

@@ -21,7 +21,7 @@ def with_relay(**relay: object) -> RawConfig:
 def test_only_the_relay_receives_its_port_and_nothing_else_changes(build: Build) -> None:
     before, after = build(LAB), build(with_relay(port=41000))
     ports = {
-        step.name: after.header(step.name)["NODE_RELAY_PORT"] for step in after.remote if step.name.endswith("join")
+        step.name: after.header(step.name)["node_relay_port"] for step in after.remote if step.name.endswith("join")
     }
     assert ports == {"head-join": "41000", "a1-join": "", "b1-join": ""}
     assert before.differences(after) == {"head-join", "head-head"}

@@ -186,7 +186,7 @@ def test_pods_join_with_a_key_and_a_tag_that_the_policy_limits(stack: Any) -> No
     policy = json.loads(of(made, "tailnet-policy")["acl"])
     ports = (22, 2049, 5000, 6814, 6816, 6818, 6819, 9090, 9100)
     assert set(policy["tests"][-1]["deny"]) >= {f"tag:cluster:{port}" for port in ports}
-    assert json.loads(made["p1-join"].inputs["stdin"])["values"]["TAILNET_TAG"] == "tag:cluster-pod"
+    assert json.loads(made["p1-join"].inputs["stdin"])["values"]["tailnet_tag"] == "tag:cluster-pod"
     assert "tailnet-pod-key" not in stack(config()).names
 
 
@@ -205,5 +205,5 @@ def test_a_missing_package_is_one_sentence_with_a_command(build: Build, monkeypa
 def test_machines_of_an_existing_tailnet_are_adopted_all_of_them(build: Build) -> None:
     built = build({**copy.deepcopy(HOSTS), "tailnet": {"kind": "existing"}})
     joins = [name for name in built.names if name.endswith("-join")]
-    assert {built.header(name)["NODE_ADOPT"] for name in joins} == {"true"}
-    assert {built.header(name)["TAILNET_AUTH_KEY"] for name in joins} == {""}
+    assert {built.header(name)["node_adopt"] for name in joins} == {"true"}
+    assert {built.header(name)["tailnet_auth_key"] for name in joins} == {""}

@@ -48,7 +48,7 @@ def with_a_node(by_outputs: bool, *, here: bool = False, known_here: bool | None
             link = HeadLink.from_outputs(told, there, head_is_local=here if known_here is None else known_here)
         own = roles(settings)
         values = {name: value for role in own for name, value in role.values.items()} | NO_POOL
-        secrets = {"MUNGE_KEY": link.munge_key, "TAILNET_AUTH_KEY": pulumi.Output.secret("")}
+        secrets = {"munge_key": link.munge_key, "tailnet_auth_key": pulumi.Output.secret("")}
         ComputeNode(host("p1"), link, own, values, secrets)
         return {}
 

@@ -53,9 +53,9 @@ def test_a_site_with_two_open_mpi_releases_measures_without_mpi(build: Build, la
     gate = {"cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "cgroups": False, "slurm_version": "24.11.5-4"}
     none = {"gpus": 0, "gpu_kind": "", "gpu_devices": [], "gpu_memory_mb": 0, "gpu_driver": "", "gpu_nvlinks": 0}
     two = build(lab_config, answers={"a1-check": {**gate, **none, "mpi": "4-pmix5"}})
-    assert "launch=(srun --mpi=pmix)" in one.header("validate-cloud-a")["JOB_SCRIPT"]
-    assert "launch=(srun --mpi=none" in two.header("validate-cloud-a")["JOB_SCRIPT"]
-    assert json.loads(two.header("validate-cloud-a")["PLAN"])["cpu"]["backend"] == "tcp-cpu"
+    assert "launch=(srun --mpi=pmix)" in one.header("validate-cloud-a")["job_script"]
+    assert "launch=(srun --mpi=none" in two.header("validate-cloud-a")["job_script"]
+    assert json.loads(two.header("validate-cloud-a")["plan"])["cpu"]["backend"] == "tcp-cpu"
     result = two.outputs["validation"]["cloud-a"]
     assert result["backend"] == "tcp-cpu"
     assert "(4 with PMIx 5 on a1; 5 with PMIx 5 on head): they were measured without MPI." in result["reason"]
@@ -76,7 +76,7 @@ def test_a_measurement_knows_the_rdma_devices_of_jobs(build: Build, lab_config: 
         lab_config["sites"][0] = {**site, **written}
         proven = {"interfaces": ["eth0"], "rdma": carried, "with": [["head", "eth0"]], "note": "", "error": ""}
         stack = build(lab_config, answers={"a1-register": {"certificate": certificate_of("a1"), "fabric": proven}})
-        assert json.loads(stack.header("validate-cloud-a")["PLAN"])["rdma"] == told
+        assert json.loads(stack.header("validate-cloud-a")["plan"])["rdma"] == told
 
 
 def test_a_changed_floor_reaches_the_head_node_only_with_the_next_measurement() -> None:
@@ -100,7 +100,7 @@ def test_an_unreadable_report_ends_its_measurement_alone(build: Build, lab_confi
 
 
 def test_gpus_decide_the_plan_and_repeat_the_measurement(build: Build, hosts_config: dict[str, Any]) -> None:
-    told = json.loads(build(hosts_config).header("validate-rack")["PLAN"])
+    told = json.loads(build(hosts_config).header("validate-rack")["plan"])
     assert told["gpus"] == {"dgx1": "h200:8", "dgx2": "h200:8", "box1": "rtx4090:1"}
     assert (told["nccl"]["collective"], told["nccl"]["runs"], told["spans"]) == ("all_reduce", 3, False)
     assert told["about"]["nodes"]["dgx1"].keys() == {"address", "site", "gpus"}

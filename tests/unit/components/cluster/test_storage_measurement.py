@@ -41,22 +41,22 @@ def test_without_the_key_there_is_neither_step_nor_output_nor_package(build: Bui
 
 def test_it_measures_the_share_and_scratch_on_all_nodes_as_a_user(build: Build, lab_config: dict[str, Any]) -> None:
     header = build(with_storage(with_scratch(lab_config), size="64M", seconds=4)).values(STEP)
-    assert (header["SCOPE"], header["RUN_AS"]) == ("storage_measurement", "ada")
-    assert header["DRIVER"] == command_line("measure-storage")
-    plan = json.loads(header["PLAN"])
+    assert (header["scope"], header["run_as"]) == ("storage_measurement", "ada")
+    assert header["driver"] == command_line("measure-storage")
+    plan = json.loads(header["plan"])
     found = [(target["name"], target["path"], target["shared"]) for target in plan["targets"]]
     assert found == [("share", "/shared", True), ("scratch", "/var/lib/scratch", False)]
     assert all((target["size"], target["seconds"]) == (2**26, 4) for target in plan["targets"])
-    assert "storage-job" in header["JOB_SCRIPT"]
-    assert "#SBATCH --exclusive" in header["JOB_SCRIPT"]
+    assert "storage-job" in header["job_script"]
+    assert "#SBATCH --exclusive" in header["job_script"]
 
 
 def test_a_checkpoint_has_a_rank_for_each_gpu_and_more_time(build: Build, lab_config: dict[str, Any]) -> None:
     before = build(with_storage(lab_config))
     stack = build(with_storage(lab_config, checkpoint_size="64M"))
-    (target,) = json.loads(stack.values(STEP)["PLAN"])["targets"]
+    (target,) = json.loads(stack.values(STEP)["plan"])["targets"]
     assert (target["checkpoint"], target["ranks"]) == (2**26, {"a1": 1, "b1": 1, "head": 1})
-    assert int(stack.values(STEP)["RUN_LIMIT"]) - int(before.values(STEP)["RUN_LIMIT"]) == 1200
+    assert int(stack.values(STEP)["run_limit"]) - int(before.values(STEP)["run_limit"]) == 1200
     assert stack[STEP].inputs["triggers"] != before[STEP].inputs["triggers"]
 
 

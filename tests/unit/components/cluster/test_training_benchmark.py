@@ -26,16 +26,16 @@ def with_training(config: dict[str, Any], **training: Any) -> dict[str, Any]:
 
 def test_it_trains_on_all_nodes_with_the_examples_program_as_a_user(build: Build, lab_config: dict[str, Any]) -> None:
     header = build(with_training(lab_config, steps=7, warmup=2)).values(STEP)
-    assert (header["SCOPE"], header["RUN_AS"]) == ("training_benchmark", "ada")
-    plan = json.loads(header["PLAN"])
+    assert (header["scope"], header["run_as"]) == ("training_benchmark", "ada")
+    plan = json.loads(header["plan"])
     assert plan["sites"].keys() == plan["gpus"].keys()
     assert plan["sites"].keys() >= {"a1", "b1"}
-    assert header["DRIVER"] == command_line("measure-training")
+    assert header["driver"] == command_line("measure-training")
     files = training_files()
     assert files.keys() == {"benchmark.py", "ranks.py"}
     compile(files["benchmark.py"], "benchmark.py", "exec")
-    assert '"$SLURM_SUBMIT_DIR/benchmark.py" 2 7' in header["JOB_SCRIPT"]
-    assert "--container-image" not in header["JOB_SCRIPT"]
+    assert '"$SLURM_SUBMIT_DIR/benchmark.py" 2 7' in header["job_script"]
+    assert "--container-image" not in header["job_script"]
 
 
 def test_steps_and_rerun_repeat_the_training_but_floors_do_not(build: Build, lab_config: dict[str, Any]) -> None:

@@ -96,10 +96,10 @@ class Cluster:
         shell.stub("squeue", f'case $* in *%j*) {named} ;; *) cut -d"|" -f1 {queue} ;; esac')
         silent = {member.split()[2] for member in members if member.split()[0] in self.silent_nodes}
         header: dict[str, str | int | list[str]] = {
-            "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash",
-            "QUEUE_LIMIT": self.queue_limit, "RUN_LIMIT": 1, "MEMBERS": members, "MEASUREMENT_LIMIT": 60,
-            "SETTINGS": self.settings,
-            "DRIVER": f"python3 -I -S {self.program} measure", "PLAN": self.plan(members),
+            "host_name": "head", "scope": "rack", "run_as": "ada", "job_script": "#!/bin/bash",
+            "queue_limit": self.queue_limit, "run_limit": 1, "members": members, "measurement_limit": 60,
+            "settings": self.settings,
+            "driver": f"python3 -I -S {self.program} measure", "plan": self.plan(members),
         }  # fmt: skip
         with mock.patch.object(node_states, "answers_at", lambda address: address not in silent):
             return shell.step(single("components.measurement.validate"), header, action)

@@ -13,7 +13,7 @@ from tests.unit.components.node.example_phases import Values
 from tests.unit.shell import Shell, assert_fails
 
 MODULE = "tests.unit.components.node.example_phases"
-VALUES: dict[str, Any] = {"ROWS": [["a", 1], "b 2"], "TEXT": 5, "COUNT": 3, "ON": True, "MAYBE": None}
+VALUES: dict[str, Any] = {"rows": [["a", 1], "b 2"], "text": 5, "count": 3, "on": True, "maybe": None}
 
 
 def script(*calls: Any, action: str = "up", phases: tuple[str, ...] = ()) -> Script:
@@ -32,7 +32,7 @@ def test_a_phase_gets_its_values_as_a_dataclass(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("COUNT", "3"), ("COUNT", True), ("ON", 1), ("TEXT", ["x"]), ("ROWS", [["a", "x"]]), ("ROWS", [["a", 1, 2]])],
+    [("count", "3"), ("count", True), ("on", 1), ("text", ["x"]), ("rows", [["a", "x"]]), ("rows", [["a", 1, 2]])],
 )
 def test_a_value_of_another_type_is_named(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"the value {name} is not "):

@@ -40,19 +40,19 @@ def test_limits_are_in_minutes_and_missing_limits_are_explicit() -> None:
     users.append({"name": "bob", "uid": 6002})
     qos = [{"name": "high", "priority": 7, "preempts": ["low"]}, {"name": "low"}]
     values = made(users=users, accounting={"accounts": accounts, "qos": qos}).values
-    assert values["ACCOUNTING_USERS"] == [("ada", "vision", 600, -1, "normal,high"), ("bob", "users", -1, -1, "normal")]
-    assert values["ACCOUNTING_ACCOUNTS"] == [
+    assert values["accounting_users"] == [("ada", "vision", 600, -1, "normal,high"), ("bob", "users", -1, -1, "normal")]
+    assert values["accounting_accounts"] == [
         ("users", "root", 1, -1, -1), ("research", "root", 1, 30000, -1), ("vision", "research", 1, -1, 4)
     ]  # fmt: skip
-    assert values["ACCOUNTING_QOS"] == [("high", 7, -1, -1, "low"), ("low", 0, -1, -1, "")]
+    assert values["accounting_qos"] == [("high", 7, -1, -1, "low"), ("low", 0, -1, -1, "")]
     assert "PreemptType=preempt/qos" in conf(Accounting(qos=(Qos(name="high", preempts=("low",)),)))
     assert "PreemptType=preempt/qos" not in conf(Accounting())
-    assert values["ACCOUNTING_ENFORCE"] is True
+    assert values["accounting_enforce"] is True
 
 
 def settings(**sections: Any) -> AccountingValues:
     """What the phase gets."""
-    values = {**made(**sections).values, "HEAD_ADDRESS": "100.64.0.1", "SLURM_RELEASE": ""}
+    values = {**made(**sections).values, "head_address": "100.64.0.1", "slurm_release": ""}
     found: AccountingValues = read_values(AccountingValues, json.loads(json.dumps(values)))
     return found
 

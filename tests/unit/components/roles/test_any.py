@@ -58,7 +58,7 @@ def test_a_pool_node_gets_the_same_role_values_as_a_cluster_node(build: Build, c
     for step in ("check", "join", "register", "node"):
         own, theirs = cluster.header(f"b1-{step}"), pool.header(f"c1-{step}")
         differing = {name for name in own.keys() | theirs.keys() if own.get(name) != theirs.get(name)}
-        assert {name for name in differing if not name.startswith(("NODE_", "HOST_", "STEP_", "POOL_"))} == set(), step
+        assert {name for name in differing if not name.startswith(("node_", "host_", "step_", "pool_"))} == set(), step
         script = re.compile(r"f=\.tailrack/(?:[\w.]+/)?scripts/([0-9a-f]{64});")
         digests = [
             script.findall(stack[f"{node}-{step}"].inputs["create"]) for stack, node in ((cluster, "b1"), (pool, "c1"))
@@ -135,7 +135,7 @@ def test_an_answer_contains_only_declared_facts_within_their_bounds() -> None:
 
 def test_the_config_combines_the_lists_of_a_user_and_of_roles_and_rejects_a_roles_key(build: Build) -> None:
     raw = {**LAB, "slurm": {"settings": {"PropagateResourceLimitsExcept": "NOFILE", "PrologFlags": "Contain,X11"}}}
-    conf = build(copy.deepcopy(raw)).header("head-head")["SLURM_SLURM_CONF"].splitlines()
+    conf = build(copy.deepcopy(raw)).header("head-head")["slurm_slurm_conf"].splitlines()
     assert "PropagateResourceLimitsExcept=MEMLOCK,NOFILE" in conf
     assert [line for line in conf if line.startswith("PrologFlags")] == ["PrologFlags=Contain,X11"]
     words = r"tailrack:slurm.settings.taskprolog: .*the network for NCCL and MPI.*remove it"

@@ -80,8 +80,8 @@ def test_a_target_that_would_save_nothing_is_refused_by_name() -> None:
 def test_all_roles_state_is_saved_and_the_names_of_their_files_are_the_roles_own() -> None:
     made = roles(parse({**LAB, "backup": SFTP}, base_dir=Path(), secret_keys=frozenset({"backup"})))
     backup = next(role for role in made if role.name == "backup")
-    assert backup.values["BACKUP_STATE"] == list(dict.fromkeys(path for role in made for path in role.state))
-    assert {"/var/lib/slurm/slurmctld", "/var/lib/tailrack/slurm"} <= {*backup.values["BACKUP_STATE"]}
+    assert backup.values["backup_state"] == list(dict.fromkeys(path for role in made for path in role.state))
+    assert {"/var/lib/slurm/slurmctld", "/var/lib/tailrack/slurm"} <= {*backup.values["backup_state"]}
 
 
 def test_only_the_head_node_has_the_secrets_and_no_plain_state_has_them(build: Build) -> None:
@@ -183,8 +183,8 @@ def values_of(backup: RawConfig) -> dict[str, Value]:
     """The values of the role with this section."""
     config = parse({**LAB, "backup": backup}, base_dir=Path(), secret_keys=frozenset({"backup"}))
     role = next(role for role in roles(config) if role.name == "backup")
-    values = {**role.values, **role.texts, **role.secrets, "RESTORE_FROM": "latest", "NODE_ADOPT": True}
-    return {**values, "NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared", "USERS_LINES": []}
+    values = {**role.values, **role.texts, **role.secrets, "restore_from": "latest", "node_adopt": True}
+    return {**values, "nfs_exports_path": "/export/shared", "nfs_exports_mount": "/shared", "users_lines": []}
 
 
 def on_the_head(shell: Shell, backup: RawConfig, part: Callable[[TargetValues], object]) -> tuple[int, Any]:
@@ -357,7 +357,7 @@ def test_an_empty_target_gets_a_repository_that_is_closed_and_a_first_backup(she
     shell.stub("restic", 'case "$*" in *" cat config"*) echo "Is there a repository there?" >&2; exit 10 ;; esac')
     shell.stub("sftp", f"cat >>{shell.root}/batch; cat <<'EOF'\n{THERE.format(**HERE)}EOF")
     shell.write("/var/lib/tailrack/backup-state", "done=1795305600\n")
-    values = {**values_of(SFTP), "BACKUP_STATE": ["/var/lib/slurm/slurmctld", "/etc/exports.d/*"]}
+    values = {**values_of(SFTP), "backup_state": ["/var/lib/slurm/slurmctld", "/etc/exports.d/*"]}
     done = assert_ok(shell.step(compose([Role("backup", made={"services": MADE})], ["services"]), values))
     assert json.loads(done.stdout) == {"backup_made": 1795305600}
     words = [call.rpartition("tailrack-backup ")[2] for call in shell.calls if call.startswith("restic")]
@@ -378,7 +378,7 @@ def test_a_first_backup_that_fails_is_an_error_with_its_reason(shell: Shell) -> 
     shell.stub("sftp", f"cat >/dev/null; cat <<'EOF'\n{THERE.format(**HERE)}EOF")
     shell.stub("systemctl", '[ "$1 $2" != "start tailrack-backup.service" ]')
     shell.write("/var/lib/tailrack/backup-state", "done=\nfailed=5\nreason=unlock: Fatal: it is full\n")
-    done = shell.step(script_of("backup", "services"), {**values_of(SFTP), "BACKUP_STATE": []})
+    done = shell.step(script_of("backup", "services"), {**values_of(SFTP), "backup_state": []})
     assert_fails(done, "the first backup failed: unlock: Fatal: it is full")
 
 

@@ -86,7 +86,7 @@ def test_alertmanager_sends_an_alert_about_the_budget_once_a_month() -> None:
     for more in ({}, {"budget": {"per_month": 5}}):
         settings = parse({**sections, **more}, base_dir=Path(), secret_keys=frozenset({"monitoring"}))
         made = next(one for one in roles(settings) if one.name == "monitoring")
-        texts.append((str(made.values["MONITORING_ALERTMANAGER"]), made.texts["MONITORING_ALERTMANAGER_UNIT"]))
+        texts.append((str(made.values["monitoring_alertmanager"]), made.texts["monitoring_alertmanager_unit"]))
     (plain_config, plain_unit), (text, unit) = texts
     assert "routes" not in plain_config
     assert "retention" not in plain_unit

@@ -113,7 +113,7 @@ def test_the_line_about_the_budget_is_the_last_one_and_not_in_json(monkeypatch: 
 def write(shell: Shell, phase: str, action: str, price: str, at: int) -> str:
     shell.stub("date", f"echo {at}")
     with mock.patch.object(costs_host, "time", mock.Mock(time=lambda: at)):
-        done = shell.step(script_of("costs", phase), {"NODE_NAME": "a1", "NODE_PRICE": price}, action)
+        done = shell.step(script_of("costs", phase), {"node_name": "a1", "node_price": price}, action)
     assert done.returncode == 0, done.stderr
     return shell.path("/var/lib/tailrack/costs/a1").read_text()
 

@@ -104,8 +104,8 @@ def test_a_secret_in_plain_text_is_refused() -> None:
 def test_the_secret_is_in_no_value_and_in_no_export() -> None:
     settings: ClusterSettings = read(S3)
     made = role(settings)
-    assert SECRET in made.secrets["DATASETS_KEYS"]
+    assert SECRET in made.secrets["datasets_keys"]
     assert SECRET not in str(made.values) + str(made.files)
     assert SECRET not in str(to_plain(settings, ClusterSettings))
     gated = {"name": "gated", "source": f"hf://datasets/ada/pictures@{COMMIT}", "token": SECRET}
-    assert SECRET in role(read(gated)).secrets["DATASETS_KEYS"]
+    assert SECRET in role(read(gated)).secrets["datasets_keys"]

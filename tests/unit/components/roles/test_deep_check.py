@@ -351,7 +351,7 @@ def test_the_deep_check_reads_the_figure_of_the_join_from_saved_results(on_gpus:
 def test_the_deep_check_follows_its_key_and_keeps_its_records(shell: Shell) -> None:
     settings = parse({**LAB, "health": {"deep_check": {"every_hours": 24}}}, base_dir=Path())
     (role,) = [role for role in roles(settings) if role.name == "health"]
-    values = {"HEAD_DEEP_CHECK": json.dumps({"user": "ada"})}
+    values = {"head_deep_check": json.dumps({"user": "ada"})}
     assert shell.step(compose([role], ["services"]), values).returncode == 0
     path = shell.path("/etc/tailrack/deep-check.json")
     assert json.loads(path.read_text()) == {"user": "ada"}
@@ -359,9 +359,9 @@ def test_the_deep_check_follows_its_key_and_keeps_its_records(shell: Shell) -> N
     assert shell.path("/var/lib/tailrack/deep-check").stat().st_mode & 0o777 == 0o700
     shell.write("/var/lib/tailrack/deep-check/a1.json", "{}")
     for _ in range(2):
-        assert_ok(shell.step(script_of("health", "services"), {"HEAD_DEEP_CHECK": ""}))
+        assert_ok(shell.step(script_of("health", "services"), {"head_deep_check": ""}))
     assert not path.exists()
     assert shell.path("/var/lib/tailrack/deep-check/a1.json").exists()
-    values = {"NODE_NAME": "a1"}
+    values = {"node_name": "a1"}
     assert shell.step(script_of("health", "register"), values, "down").returncode == 0
     assert not shell.path("/var/lib/tailrack/deep-check/a1.json").exists()

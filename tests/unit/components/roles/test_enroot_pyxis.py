@@ -82,17 +82,17 @@ def test_the_log_in_is_in_the_services_step_alone_and_secret_there(stack: Record
     assert "stdin" in stack["head-services"].secret_paths
     assert [resource.name for resource in stack.resources if PASSWORD in resource.in_plain_state] == []
     assert PASSWORD not in json.dumps(stack.outputs)
-    assert stack.header("head-services")["ENROOT_PYXIS_CREDENTIALS"] == (
+    assert stack.header("head-services")["enroot_pyxis_credentials"] == (
         f"machine registry.example login $oauthtoken password {PASSWORD}\n"
     )
 
 
 def test_the_config_accepts_named_and_complete_packages_of_another_architecture() -> None:
     both = dict.fromkeys((*FILES, *FILES_ARM), SUM)
-    found = {line[0] for line in header({"checksums": both})["ENROOT_PYXIS_ARTIFACTS"]}
+    found = {line[0] for line in header({"checksums": both})["enroot_pyxis_artifacts"]}
     assert found == {*FILES, *FILES_ARM}
     alone = dict.fromkeys((*FILES_ARM, FILES[2]), SUM)
-    assert {line[0] for line in header({"checksums": alone})["ENROOT_PYXIS_ARTIFACTS"]} == alone.keys()
+    assert {line[0] for line in header({"checksums": alone})["enroot_pyxis_artifacts"]} == alone.keys()
     half = {**OF_UPSTREAM, FILES_ARM[0]: SUM}
     assert f"{FILES_ARM[1]} is missing" in problems({"checksums": half})[".checksums"]
 

@@ -49,7 +49,7 @@ def test_the_config_rejects_invalid_grafana_settings() -> None:
 
 def test_the_stack_makes_its_password_and_gives_it_out_as_a_secret(build: Build) -> None:
     stack = build(asked(), answers={"grafana-password": "made-and-nobody-may-see"})
-    assert stack.header("head-services")["GRAFANA_PASSWORD"] == "made-and-nobody-may-see"
+    assert stack.header("head-services")["grafana_password"] == "made-and-nobody-may-see"
     assert not [one.name for one in stack.resources if "made-and-nobody-may-see" in one.in_plain_state]
     assert "grafana-password" not in build({**LAB, "monitoring": {}}).names
 
@@ -91,7 +91,7 @@ def bring(shell: Shell, content: bytes) -> dict[str, Value]:
 
 def services(shell: Shell, values: dict[str, Value]) -> CompletedProcess[str]:
     """Run the head node's phase."""
-    given: dict[str, Value] = {"HEAD_ADDRESS": "100.64.0.1", "GRAFANA_PASSWORD": "of-the-stack"}
+    given: dict[str, Value] = {"head_address": "100.64.0.1", "grafana_password": "of-the-stack"}
     return shell.step(compose([ROLE], ["services"]), {**given, **values})
 
 
@@ -102,7 +102,7 @@ def starts(shell: Shell) -> int:
 def test_grafana_shows_prometheus_and_a_second_run_restarts_nothing(host: Shell) -> None:
     values = bring(host, archive())
     assert (done := services(host, values)).returncode == 0, done.stderr
-    home = f"{PROGRAMS}/{values['GRAFANA_SHA256']}"
+    home = f"{PROGRAMS}/{values['grafana_sha256']}"
     assert host.path(f"{home}/bin/grafana").stat().st_mode & 0o777 == 0o755
     assert host.path(f"{home}/conf/defaults.ini").stat().st_mode & 0o777 == 0o644
     assert f"ExecStart={home}/bin/grafana server" in host.path(UNIT).read_text()
@@ -130,7 +130,7 @@ def test_another_release_replaces_the_one_before_and_the_rest_of_a_cut_off_run(h
     host.write(f"{PROGRAMS}/.new/home/bin/half", "")
     values = bring(host, archive("#!/bin/sh\n"))
     assert services(host, values).returncode == 0
-    assert [path.name for path in host.path(PROGRAMS).iterdir()] == [values["GRAFANA_SHA256"]]
+    assert [path.name for path in host.path(PROGRAMS).iterdir()] == [values["grafana_sha256"]]
     assert starts(host) == 2
 
 

@@ -575,7 +575,7 @@ def test_a_nodes_malformed_answer_is_none() -> None:
 def test_the_role_is_off_by_default_and_its_tasks_run_if_a_node_has_gpus(shell: Shell, kind: str, count: int) -> None:
     assert role(parse(LAB, base_dir=Path())) is None
     lines = memory_values(host("a1", "rack", kind, count), 32, 64_000)
-    shell.call(write_node, NodeFiles("a1", "rack", lines["NODE_MEMORY"], lines["NODE_GPU_CPUS"], "", "", "", "", 0))
+    shell.call(write_node, NodeFiles("a1", "rack", lines["node_memory"], lines["node_gpu_cpus"], "", "", "", "", 0))
     words = HAS_GPUS.removeprefix("ExecCondition=").split()
     words = [str(shell.path(word)) if word in (NODES, POOLS) else word for word in words]
     assert (subprocess.run(words, check=False).returncode == 0) == (count > 0)

@@ -70,14 +70,14 @@ def test_with_the_section_slurm_runs_the_program_that_leaves_events() -> None:
     text = slurm_conf(settings, roles(settings), *place, cgroups=True)
     assert [line for line in text.splitlines() if line.startswith("MailProg")] == [f"MailProg={MAIL_PROGRAM}"]
     files = controller_files(settings, roles(settings), *place, cgroups=True)
-    assert "local notified = { [6001] = true }" in files["SLURM_JOB_SUBMIT_LUA"]
+    assert "local notified = { [6001] = true }" in files["slurm_job_submit_lua"]
 
 
 def test_secrets_are_in_no_value_or_text_of_the_role() -> None:
     settings = config({"mail": {**MAIL, "user": "lab", "password": "mail password"}, "channels": [SLACK]})
     role = next(role for role in roles(settings) if role.name == "job_reports")
     channel = f"channel-vision https://hooks.slack.com/{TOKEN}"
-    assert role.secrets["JOB_REPORTS_SECRETS"] == f"{channel}\n{MAIL_PASSWORD} mail password"
+    assert role.secrets["job_reports_secrets"] == f"{channel}\n{MAIL_PASSWORD} mail password"
     plain = json.dumps([dict(role.values), dict(role.texts)])
     assert TOKEN not in plain
     assert "mail password" not in plain

@@ -44,7 +44,7 @@ def monitoring(*receivers: Mapping[str, object]) -> Role:
 
 def told(*receivers: Mapping[str, object]) -> Any:
     """Alertmanager's one receiver."""
-    return yaml.safe_load(str(monitoring(*receivers).values["MONITORING_ALERTMANAGER"]))["receivers"][0]
+    return yaml.safe_load(str(monitoring(*receivers).values["monitoring_alertmanager"]))["receivers"][0]
 
 
 def test_each_kind_of_receiver_reads_its_secret_from_a_separate_file() -> None:
@@ -65,7 +65,7 @@ def test_each_kind_of_receiver_reads_its_secret_from_a_separate_file() -> None:
     assert mail["require_tls"] is True
     assert not [key for key in relay if key.startswith("auth")]
     assert monitoring(HOOK, MAIL, SLACK, RELAY).secrets == {
-        "MONITORING_RECEIVERS": f"receiver-0 {HOOK['url']}\nreceiver-1 {PASSWORD}\nreceiver-2 {SLACK['url']}"
+        "monitoring_receivers": f"receiver-0 {HOOK['url']}\nreceiver-1 {PASSWORD}\nreceiver-2 {SLACK['url']}"
     }
 
 
@@ -137,7 +137,7 @@ def host(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 def services(shell: Shell, *receivers: Mapping[str, object]) -> list[str]:
     """Run the head node's phase; which units it restarted."""
     before, role = len(shell.calls), monitoring(*receivers)
-    head = {"NODE_NAME": "head", "NODE_SITE": "rack", "HEAD_ADDRESS": "100.64.0.1"}
+    head = {"node_name": "head", "node_site": "rack", "head_address": "100.64.0.1"}
     done = assert_ok(shell.step(script_of("monitoring", "services"), {**role.values, **role.secrets, **head}))
     log = shell.path("/var/log/tailrack/a1-step.log").read_text()
     for word in (TOKEN, PASSWORD):
@@ -188,7 +188,7 @@ def test_an_old_alertmanager_gets_an_error_and_prometheus_continues(host: Shell)
     said = "Checking 'x'  FAILED: yaml: unmarshal errors:\n  line 32: field url_file not found in type config.plain"
     host.stub("amtool", f'echo "{said}"; exit 1')
     role = monitoring(HOOK)
-    head = {"NODE_NAME": "head", "NODE_SITE": "r", "HEAD_ADDRESS": "100.64.0.1"}
+    head = {"node_name": "head", "node_site": "r", "head_address": "100.64.0.1"}
     assert_fails(
         host.step(script_of("monitoring", "services"), {**role.values, **role.secrets, **head}),
         "field url_file not found",

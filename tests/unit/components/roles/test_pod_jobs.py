@@ -141,7 +141,7 @@ POD = Host(
 
 def test_a_job_may_use_several_pods_only_with_a_site_network(shell: Shell) -> None:
     shared = replace(POD, fabric="ens1")
-    assert 'pods("pods", false, true)' in node_values(shared)["NODE_JOB_SUBMIT_LUA"]
+    assert 'pods("pods", false, true)' in node_values(shared)["node_job_submit_lua"]
     for pod, limited in ((shared, False), (replace(POD, fabric="tailnet"), True)):
         shell.write("/var/lib/tailrack/slurm/base/slurm.conf", "PartitionName=all Nodes=ALL MaxTime=INFINITE State=UP")
         with shell.here():
@@ -154,7 +154,7 @@ def test_a_job_may_use_several_pods_only_with_a_site_network(shell: Shell) -> No
 
 def test_slurmctld_gets_the_limits_and_programs_of_pods_only_while_it_has_pods(shell: Shell) -> None:
     files = controller_files(SETTINGS, roles(SETTINGS), ["cloud-a"], "100.64.0.1", False)
-    names = {"SLURM_SLURM_CONF": "slurm.conf", "SLURM_JOB_SUBMIT_LUA": "job_submit.lua"}
+    names = {"slurm_slurm_conf": "slurm.conf", "slurm_job_submit_lua": "job_submit.lua"}
     for key, name in names.items():
         shell.write(f"/var/lib/tailrack/slurm/base/{name}", files[key])
     with shell.here():

@@ -180,14 +180,14 @@ def test_the_head_node_gets_the_programs_with_the_first_pod_and_loses_them_with_
     shell.stub("systemctl")
     shell.stub("rsync")
     script = script_of("pod_staging", "pod_register")
-    values: dict[str, Value] = {"NODE_NAME": "p1"}
+    values: dict[str, Value] = {"node_name": "p1"}
     for name in ("p1", "p2", "p1"):
-        assert_ok(shell.step(script, {**values, "NODE_NAME": name}))
+        assert_ok(shell.step(script, {**values, "node_name": name}))
     program = shell.path("/usr/local/lib/tailrack/pod-staging")
     assert program.exists()
     assert any("enable" in call and "tailrack-pod-staging.socket" in call for call in called(shell, "systemctl"))
     for name, there in (("p1", True), ("p2", False)):
-        assert shell.step(script, {**values, "NODE_NAME": name}, "down").returncode == 0
+        assert shell.step(script, {**values, "node_name": name}, "down").returncode == 0
         assert program.exists() is there
     left = [path for path in shell.path("/usr/local/lib/tailrack").glob("*") if path.name.startswith("pod")]
     assert not left
@@ -196,7 +196,7 @@ def test_the_head_node_gets_the_programs_with_the_first_pod_and_loses_them_with_
 
 def test_staging_rejects_an_old_rsync_and_a_program_of_the_user_in_place_of_ours(shell: Shell) -> None:
     shell.stub("systemctl")
-    register, values = script_of("pod_staging", "pod_register"), {"NODE_NAME": "p1"}
+    register, values = script_of("pod_staging", "pod_register"), {"node_name": "p1"}
     for version in ("3.2.6", "3.2.7", "3.4.1", "v3.10.0", "of mine"):
         shell.stub("rsync", f"echo 'rsync  version {version}  protocol version 31'")
         done = shell.step(register, values)

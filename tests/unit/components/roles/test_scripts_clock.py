@@ -43,7 +43,7 @@ def check(shell: Shell) -> Compare:
 
     def run(place: str, now: int, url: str) -> subprocess.CompletedProcess[str]:
         with mock.patch.object(clock_host, "http_time", times(place)), mock.patch("time.time", return_value=now):
-            return shell.step(script_of("clock", "check"), {"TAILNET_CONTROL_URL": url})
+            return shell.step(script_of("clock", "check"), {"tailnet_control_url": url})
 
     return run
 

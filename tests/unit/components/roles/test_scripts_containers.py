@@ -56,17 +56,17 @@ NODE_STEP = Step("a1", "a1-node")
 def values(**more: Value) -> HeadValues:
     """The phases' values; the share is a folder of the machine on the head node and on nodes alike."""
     own: dict[str, Value] = {
-        "ENROOT_PYXIS_ARTIFACTS": ARTIFACTS,
-        "ENROOT_PYXIS_CONTENTS": CONTENTS,
-        "ENROOT_PYXIS_PYXIS": "0.24.0",
-        "ENROOT_PYXIS_LOCAL": "/local",
-        "ENROOT_PYXIS_IMPORTED_GB": 100,
-        "ENROOT_PYXIS_NVIDIA_LIBRARIES": True,
-        "ENROOT_PYXIS_LAUNCHER": template("enroot_pyxis", "slurmstepd.c"),
-        "NFS_EXPORTS_PATH": "/export/shared",
-        "NFS_EXPORTS_MOUNT": "/export/shared",
-        "NODE_SITE": "cloud-a",
-        "SLURM_RELEASE": "",
+        "enroot_pyxis_artifacts": ARTIFACTS,
+        "enroot_pyxis_contents": CONTENTS,
+        "enroot_pyxis_pyxis": "0.24.0",
+        "enroot_pyxis_local": "/local",
+        "enroot_pyxis_imported_gb": 100,
+        "enroot_pyxis_nvidia_libraries": True,
+        "enroot_pyxis_launcher": template("enroot_pyxis", "slurmstepd.c"),
+        "nfs_exports_path": "/export/shared",
+        "nfs_exports_mount": "/export/shared",
+        "node_site": "cloud-a",
+        "slurm_release": "",
     }
     read: HeadValues = read_values(HeadValues, {**own, **more})
     return read
@@ -106,10 +106,10 @@ def test_a_machine_of_another_architecture_installs_the_packages_of_the_config(m
     named = {name: f"content of {name}\n" for name in (*FILES_ARM, *NAMES)}
     lines = [f"{name} {digest(text)}" for name, text in named.items()]
     machine.write("dev/fuse", "")
-    assert gate(machine, ENROOT_PYXIS_ARTIFACTS=lines) == ""
+    assert gate(machine, enroot_pyxis_artifacts=lines) == ""
     for name, text in named.items():
         machine.write(f"{SHARE}/artifacts/{name}", text)
-    assert machine.failure_of(ensure_enroot, NODE_STEP, values(ENROOT_PYXIS_ARTIFACTS=lines)) == ""
+    assert machine.failure_of(ensure_enroot, NODE_STEP, values(enroot_pyxis_artifacts=lines)) == ""
     (call,) = [call for call in machine.calls if call.startswith("dpkg --force-confold -i")]
     assert [Path(word).name for word in call.split()[3:]] == list(FILES_ARM)
 
@@ -124,7 +124,7 @@ def fetched(shell: Shell, **more: Value) -> str:
 
 def test_a_file_with_another_checksum_is_refused_and_not_kept_or_installed(machine: Shell) -> None:
     wrong = [f"{NAMES[0]} {'0' * 64}", *ARTIFACTS[1:]]
-    said = fetched(machine, ENROOT_PYXIS_ARTIFACTS=wrong)
+    said = fetched(machine, enroot_pyxis_artifacts=wrong)
     assert f"has the checksum {digest(CONTENT[NAMES[0]])}, which is not the config's" in said
     assert list(machine.path(f"{SHARE}/artifacts").iterdir()) == []
     assert fetched(machine) == ""
@@ -137,7 +137,7 @@ def test_a_file_with_another_checksum_is_refused_and_not_kept_or_installed(machi
 def test_files_of_an_address_are_fetched_by_https_once(machine: Shell) -> None:
     machine.stub("curl", 'while [ "$1" != -o ]; do shift; done; printf "content of %s\\n" "${3##*/}" >"$2"')
     lines = [f"{line} https://files.example/{line.split()[0]}" for line in ARTIFACTS]
-    more: dict[str, Value] = {"ENROOT_PYXIS_ARTIFACTS": lines, "ENROOT_PYXIS_CONTENTS": ""}
+    more: dict[str, Value] = {"enroot_pyxis_artifacts": lines, "enroot_pyxis_contents": ""}
     assert fetched(machine, **more) == fetched(machine, **more) == ""
     calls = [call for call in machine.calls if call.startswith("curl")]
     assert len(calls) == 3
@@ -259,7 +259,7 @@ def test_with_gpus_the_driver_libraries_tool_must_be_had_or_be_waived(machine: S
     machine.write("dev/nvidia0", "")
     assert "none of its package sources has libnvidia-container-tools" in problem()
     assert "nvidia_libraries: false" in problem()
-    assert problem(ENROOT_PYXIS_NVIDIA_LIBRARIES=False) == ""
+    assert problem(enroot_pyxis_nvidia_libraries=False) == ""
     machine.stub("nvidia-container-cli")
     assert problem() == ""
 
@@ -306,9 +306,9 @@ def head(machine: Shell) -> Shell:
 
 def services(shell: Shell, *images: str, credentials: str = "") -> tuple[int, str]:
     given: dict[str, Value] = {
-        "ENROOT_PYXIS_IMAGES": list(images),
-        "ENROOT_PYXIS_CREDENTIALS": credentials,
-        "NFS_EXPORTS_PATH": "/export/shared",
+        "enroot_pyxis_images": list(images),
+        "enroot_pyxis_credentials": credentials,
+        "nfs_exports_path": "/export/shared",
     }
     done = shell.step(compose([Role("enroot_pyxis")], ["services"]), given)
     return done.returncode, done.stdout + done.stderr
@@ -598,7 +598,7 @@ def test_the_first_users_job_proves_that_containers_run_or_the_step_fails(shell:
         shell.write(PROGRAM, f"#!/bin/bash\necho a first line; echo 'no container: bad plugin' >&2; exit {status}\n")
         shell.path(PROGRAM).chmod(0o755)
         phase = compose([Role("container_smoke")], ["compute"])
-        done = shell.step(phase, {"USERS_LINES": ["ada 6001 6001", "bob 6002 6002"]})
+        done = shell.step(phase, {"users_lines": ["ada 6001 6001", "bob 6002 6002"]})
         assert (done.returncode, done.stdout) == (0 if said else 1, said), status
         if not said:
             assert "containers do not run here, and the node is drained: no container: bad plugin\n" in done.stderr

@@ -36,8 +36,8 @@ def pool(shell: Shell) -> Run:
 
     def run(action: str = "up", rows: Any = ROWS, **values: Any) -> subprocess.CompletedProcess[str]:
         header = {
-            "POOL_OWNER": "acme.burst", "POOL_NODES": [name for name, *_ in rows],
-            "POOL_KINDS": [], "POOL_SLURM_CONF": SITE, "POOL_PLACEHOLDERS": list(rows), "POOL_KEPT": [], **values,
+            "pool_owner": "acme.burst", "pool_nodes": [name for name, *_ in rows],
+            "pool_kinds": [], "pool_slurm_conf": SITE, "pool_placeholders": list(rows), "pool_kept": [], **values,
         }  # fmt: skip
         return shell.step(compose(ROLES, POOL), header, action, name="burst-pool", host="head")
 
@@ -49,7 +49,7 @@ def conf(shell: Shell, name: str = "slurm.conf") -> str:
 
 
 def test_placeholders_are_in_all_files_until_their_pool_goes(shell: Shell, pool: Run) -> None:
-    assert_ok(pool(POOL_KEPT=["e1"]))
+    assert_ok(pool(pool_kept=["e1"]))
     text = conf(shell)
     assert "NodeName=e1 State=CLOUD" in text
     assert "SuspendProgram=/bin/true\nResumeProgram=/bin/true\nSuspendExcNodes=e1" in text
@@ -61,7 +61,7 @@ def test_placeholders_are_in_all_files_until_their_pool_goes(shell: Shell, pool:
     machine = {"site": "far", "owner": "acme.burst", "gres": ""}
     for name, text in machine.items():
         shell.write(f"{SLURM}/nodes/e1/{name}", f"{text}\n")
-    assert_ok(pool(POOL_KEPT=["e1"]))
+    assert_ok(pool(pool_kept=["e1"]))
     assert before == {name: conf(shell, name) for name in before}
     # A pool that goes returns waiting jobs to the queue first.
     for name in machine:

@@ -19,9 +19,9 @@ from tests.unit.shell import Shell, assert_fails, assert_ok, role_header, script
 NETWORKS = {"interfaces": [{"name": "eth1", "address": "10.2.0.2/24"}], "rdma": []}
 TOLD = {"interfaces": ["eth1"], "rdma": [], "with": [["a1", "eth1"]], "note": "", "error": ""}
 NODE: dict[str, Value] = {
-    "NODE_NAME": "a2", "NODE_SITE": "rack", "NODE_FABRIC": "auto", "NODE_NETWORKS": json.dumps(NETWORKS),
-    "NODE_RDMA": "auto", "NODE_ADDRESS": "100.64.0.7", "HEAD_ADDRESS": "100.64.0.1", "HEAD_COMPUTES": True,
-    "HEAD_FABRIC_PLAN": "{}", "HEAD_FABRIC_VALUES": "{}",
+    "node_name": "a2", "node_site": "rack", "node_fabric": "auto", "node_networks": json.dumps(NETWORKS),
+    "node_rdma": "auto", "node_address": "100.64.0.7", "head_address": "100.64.0.1", "head_computes": True,
+    "head_fabric_plan": "{}", "head_fabric_values": "{}",
 }  # fmt: skip
 
 
@@ -43,14 +43,14 @@ def test_a_fabric_note_passes_and_an_error_fails_with_a_remedy(shell: Shell, pro
     error = "eth1 of a2 carried no 1 MiB to a1"
     prove.return_value = {**TOLD, "interfaces": [], "error": error}
     remedy = "or set fabric: auto, tailnet or another interface at site rack"
-    assert_fails(member(shell, NODE_FABRIC="eth1"), f"step a2-register failed: {error}", remedy)
+    assert_fails(member(shell, node_fabric="eth1"), f"step a2-register failed: {error}", remedy)
     prove.side_effect = FabricError("a2 does not answer at 100.64.0.7:6816")
     assert_fails(member(shell), "the fabric of a2 cannot be proven: a2 does not answer at 100.64.0.7:6816")
 
 
 @pytest.mark.parametrize("computes", [True, False])
 def test_a_head_node_proves_its_fabric_only_if_it_runs_jobs(shell: Shell, prove: mock.Mock, computes: bool) -> None:
-    assert_ok(shell.step(script_of("fabric", "head"), {**NODE, "HEAD_COMPUTES": computes}, name="head-head"))
+    assert_ok(shell.step(script_of("fabric", "head"), {**NODE, "head_computes": computes}, name="head-head"))
     assert prove.called is computes
     assert shell.path("/var/lib/tailrack/head-address").read_text() == "100.64.0.1\n", "it may ask itself"
     assert shell.path("/usr/local/sbin/tailrack-fabric-again").exists()
@@ -60,7 +60,7 @@ def join(shell: Shell, setting: str, *phases: str) -> subprocess.CompletedProces
     shell.stub("tailscale", "echo 100.64.0.7")
     shell.stub("munge")
     shell.write("sys/class/net/eth1/type", "1\n")
-    return shell.step(script_of("fabric", *(phases or ("join",))), {**NODE, "NODE_FABRIC": setting}, name="a2-join")
+    return shell.step(script_of("fabric", *(phases or ("join",))), {**NODE, "node_fabric": setting}, name="a2-join")
 
 
 def test_a_machine_answers_the_head_node_alone_on_the_tailnets_address(shell: Shell) -> None:
@@ -133,7 +133,7 @@ def test_the_kernel_reserves_closed_ports_beside_earlier_ones(shell: Shell) -> N
 
 
 def firewall(shell: Shell, relay: str = "") -> subprocess.CompletedProcess[str]:
-    header = {**role_header("firewall"), "NODE_RELAY_PORT": relay, "NODE_OPEN_PORTS": ()}
+    header = {**role_header("firewall"), "node_relay_port": relay, "node_open_ports": ()}
     return shell.step(script_of("firewall", "machine"), header, name="a1-node")
 
 
@@ -162,8 +162,8 @@ def test_the_relays_port_is_open_on_the_relay_alone_and_is_given_to_no_program(s
 def pod(shell: Shell, name: str, number: int, fabric: str = "ens1") -> list[dict[str, str]]:
     """Register a pod, and return the neighbours that it has to reach."""
     networks = {"interfaces": [{"name": "ens1", "address": f"10.65.0.{number}/24"}], "rdma": []}
-    own: dict[str, Value] = {"NODE_NAME": name, "NODE_ADDRESS": f"100.64.0.{number}", "NODE_FABRIC": fabric}
-    values = {**NODE, **own, "NODE_NETWORKS": json.dumps(networks)}
+    own: dict[str, Value] = {"node_name": name, "node_address": f"100.64.0.{number}", "node_fabric": fabric}
+    values = {**NODE, **own, "node_networks": json.dumps(networks)}
     done = assert_ok(shell.step(script_of("fabric", "pod_register"), values, name=f"{name}-register"))
     neighbours: list[dict[str, str]] = json.loads(done.stdout)["neighbours"]
     return neighbours

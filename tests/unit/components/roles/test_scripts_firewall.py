@@ -18,7 +18,7 @@ from tests.unit.shell import Shell, assert_ok, role_header, script_of
 
 def firewall(shell: Shell, open_ports: Sequence[int] = (), *, here: bool = False) -> None:
     """Run the role's phase as a step, perhaps a local one."""
-    values = {**role_header("firewall"), "NODE_RELAY_PORT": "", "NODE_OPEN_PORTS": open_ports}
+    values = {**role_header("firewall"), "node_relay_port": "", "node_open_ports": open_ports}
     assert_ok(shell.step(script_of("firewall", "machine"), values, name="a1-node", here=here))
 
 

@@ -39,11 +39,11 @@ def machine(shell: Shell) -> Shell:
 
 def look(shell: Shell, *, take_over: bool = False, users: str = "ada 6001 6001") -> subprocess.CompletedProcess[str]:
     values: dict[str, Value] = {
-        "NODE_TAKE_OVER": take_over,
-        "USERS_LINES": users.split("; "),
-        "MUNGE_CLUSTER": "lab",
-        "NFS_EXPORTS_MOUNT": "/nowhere/shared",
-        "NFS_EXPORTS_PATH": "/nowhere/export",
+        "node_take_over": take_over,
+        "users_lines": users.split("; "),
+        "munge_cluster": "lab",
+        "nfs_exports_mount": "/nowhere/shared",
+        "nfs_exports_path": "/nowhere/export",
     }
     return shell.step(LOOK, values, name="s1-check")
 
@@ -235,7 +235,7 @@ def run_server(machine: Shell) -> None:
 
 
 def leave(machine: Shell) -> None:
-    assert_ok(machine.step(script_of("nfs_exports", "leave"), {"NFS_EXPORTS_MOUNT": "/shared"}))
+    assert_ok(machine.step(script_of("nfs_exports", "leave"), {"nfs_exports_mount": "/shared"}))
 
 
 def test_a_kernel_server_with_exports_of_others_keeps_version_3_for_their_clients(machine: Shell) -> None:

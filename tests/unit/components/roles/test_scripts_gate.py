@@ -20,21 +20,21 @@ from tests.unit import fake_nvidia_smi
 from tests.unit.shell import ROLES, Shell, assert_fails, assert_ok
 
 Gate = Callable[..., subprocess.CompletedProcess[str]]
-NO_BACKUP = dict.fromkeys(("BACKUP_HOST", "BACKUP_PORT", "BACKUP_BUCKET"), "")
+NO_BACKUP = dict.fromkeys(("backup_host", "backup_port", "backup_bucket"), "")
 FACTS = {
     "cpus", "memory_mb", "gpus", "gpu_kind", "gpu_devices", "gpu_memory_mb", "gpu_driver", "gpu_nvlinks",
     "kernel_nfs_server", "open_ports", "cgroups", "mpi", "slurm_version",
 }  # fmt: skip
 # A machine whose config promises no GPU, in a cluster whose controller is the newest and confines no jobs.
 HEADER: dict[str, Value] = {
-    "NODE_PROMISED_CPUS": 0, "NODE_PROMISED_MB": 0,
-    "NODE_GPU_KIND": "", "NODE_GPU_COUNT": 0, "HEAD_SLURM_VERSION": "24.11.5-4", "HEAD_SLURM_OLDEST": "21.08",
-    "HEAD_CGROUPS": False, "SLURM_NEEDS_CGROUPS": "", "NODE_ADOPT": False,
-    "TAILNET_CONTROL_URL": None, "NODE_TAKE_OVER": False,
-    "MUNGE_CLUSTER": "lab", "USERS_LINES": ["ada 6001 6001"], "USER_GROUPS_LINES": [], "USER_GROUPS_MEMBERS": [],
-    "NFS_EXPORTS_MOUNT": "/nowhere/shared",
-    "NFS_EXPORTS_PATH": "/nowhere",
-    "TAILNET_TAG": "tag:cluster", "BACKUP_HOST": "", "BACKUP_PORT": 22,
+    "node_promised_cpus": 0, "node_promised_mb": 0,
+    "node_gpu_kind": "", "node_gpu_count": 0, "head_slurm_version": "24.11.5-4", "head_slurm_oldest": "21.08",
+    "head_cgroups": False, "slurm_needs_cgroups": "", "node_adopt": False,
+    "tailnet_control_url": None, "node_take_over": False,
+    "munge_cluster": "lab", "users_lines": ["ada 6001 6001"], "user_groups_lines": [], "user_groups_members": [],
+    "nfs_exports_mount": "/nowhere/shared",
+    "nfs_exports_path": "/nowhere",
+    "tailnet_tag": "tag:cluster", "backup_host": "", "backup_port": 22,
 }  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def test_the_check_reports_major_versions_of_open_mpi_and_pmix(gate: Gate, shell
 
 
 def test_a_machine_without_slurm_its_release_or_its_gpus_is_stopped(gate: Gate, shell: Shell) -> None:
-    promised = {"NODE_GPU_KIND": "h200", "NODE_GPU_COUNT": 8}
+    promised = {"node_gpu_kind": "h200", "node_gpu_count": 8}
     for there in (0, 7):
         if there:
             add_gpus(shell, there)
@@ -144,7 +144,7 @@ def test_a_node_runs_the_controllers_release_or_one_that_it_accepts(gate: Gate, 
         ("2:25.05.1-1", "24.11.5-4", "23.02", "Slurm 25.05 is newer"),
     ):
         packages(shell, candidate=here)
-        done = gate(HEAD_SLURM_VERSION=controller, HEAD_SLURM_OLDEST=oldest)
+        done = gate(head_slurm_version=controller, head_slurm_oldest=oldest)
         if problem is None:
             assert json.loads(done.stdout)["slurm_version"] == here, (here, controller)
         else:
@@ -155,11 +155,11 @@ def test_a_node_runs_the_controllers_release_or_one_that_it_accepts(gate: Gate, 
 
 
 def test_the_check_requires_cgroups_if_the_config_requires_them_everywhere(gate: Gate, shell: Shell) -> None:
-    needed = {"HEAD_CGROUPS": True, "SLURM_NEEDS_CGROUPS": "tailrack:slurm.cgroups is true"}
+    needed = {"head_cgroups": True, "slurm_needs_cgroups": "tailrack:slurm.cgroups is true"}
     assert gate(**needed).returncode == 0
     shell.write("sys/fs/cgroup/cgroup.controllers", "cpu pids\n")
     assert json.loads(gate().stdout)["cgroups"] is False
-    assert gate(HEAD_CGROUPS=True).returncode == 0, "other machines may confine jobs"
+    assert gate(head_cgroups=True).returncode == 0, "other machines may confine jobs"
     assert_fails(
         gate(**needed),
         "tailrack:slurm.cgroups is true, but systemd has no memory controller on this machine",
@@ -222,7 +222,7 @@ def test_one_check_reports_all_problems_of_a_machine(gate: Gate, shell: Shell) -
     shell.write("etc/passwd", "eve:x:6001:6001::/home/eve:/bin/sh\n")
     add_gpus(shell, 2)
     shell.write("etc/slurm/slurm.conf", "ClusterName=atlas\n")
-    done = gate(NODE_GPU_KIND="h200", NODE_GPU_COUNT=8, HEAD_SLURM_VERSION="24.05.1")
+    done = gate(node_gpu_kind="h200", node_gpu_count=8, head_slurm_version="24.05.1")
     assert done.returncode != 0
     assert done.stdout == ""
     (first,) = [line for line in done.stderr.splitlines() if line.startswith("tailrack: ")]

@@ -23,7 +23,7 @@ def gate(shell: Shell) -> Gate:
     """Run the phase for a1; what it found is on stdout, what a person would read on stderr."""
 
     def run(kind: str = "", count: int = 0) -> subprocess.CompletedProcess[str]:
-        return shell.step(script_of("gpu", "check"), {"NODE_GPU_KIND": kind, "NODE_GPU_COUNT": count}, name="a1-check")
+        return shell.step(script_of("gpu", "check"), {"node_gpu_kind": kind, "node_gpu_count": count}, name="a1-check")
 
     return run
 

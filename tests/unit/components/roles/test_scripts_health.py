@@ -88,7 +88,7 @@ def test_a_script_that_hangs_is_killed_or_prints_anything_is_named_in_json(shell
 
 def health(shell: Shell, phase: str, **section: object) -> None:
     (role,) = [role for role in roles(parse({**LAB, "health": section}, base_dir=Path())) if role.name == "health"]
-    assert_ok(shell.step(compose([role], ["machine", phase]), {**role.values, "NFS_EXPORTS_MOUNT": "/shared"}))
+    assert_ok(shell.step(compose([role], ["machine", phase]), {**role.values, "nfs_exports_mount": "/shared"}))
 
 
 def test_a_pod_gets_the_health_check_with_its_library_and_the_users_scripts_without_systemd(shell: Shell) -> None:

@@ -36,7 +36,7 @@ def hold(shell: Shell, installed: str = INSTALLED, gpus: int = 0) -> dict[str, s
     """Run the phase; the version of each package that is held."""
     table = shell.write("installed", installed)
     shell.stub("dpkg-query", f'cat "{table}"')
-    assert_ok(shell.step(script_of("held_packages", "machine"), {"NODE_GPU_COUNT": gpus}))
+    assert_ok(shell.step(script_of("held_packages", "machine"), {"node_gpu_count": gpus}))
     text = shell.path(PINS).read_text()
     return dict(re.findall(r"^Package: (\S+)\nPin: version (\S+)\nPin-Priority: 1000$", text, re.MULTILINE))
 

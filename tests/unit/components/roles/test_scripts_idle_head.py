@@ -17,14 +17,14 @@ UNIT = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
 
 def head_step(shell: Shell, computes: bool, name: str = "lab") -> subprocess.CompletedProcess[str]:
     """Run the part of the head node's step that is about slurmd; the controller takes any files."""
-    conf: dict[str, Value] = {**role_header("slurm"), "HEAD_COMPUTES": computes, "SLURM_JOB_LIMIT_SECONDS": 0}
+    conf: dict[str, Value] = {**role_header("slurm"), "head_computes": computes, "slurm_job_limit_seconds": 0}
     conf |= {
-        f"SLURM_{name}": "" for name in ("GRES_CONF", "TOPOLOGY_CONF", "CGROUP_CONF", "MPI_CONF", "JOB_SUBMIT_LUA")
+        f"slurm_{name}": "" for name in ("gres_conf", "topology_conf", "cgroup_conf", "mpi_conf", "job_submit_lua")
     }
-    conf |= {"SLURM_SLURM_CONF": f"ClusterName={name}", "HEAD_EXPIRE_PLAN": "{}", "HEAD_EXPIRE_VALUES": "{}"}
-    of_node = ("SLURM_CONF", "GRES_CONF", "JOB_SUBMIT_LUA", "MEMORY", "GPU_CPUS", "SITE", "PROFILE")
-    conf |= {f"NODE_{name}": "x" for name in of_node}
-    conf |= {"NODE_NAME": "head", "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0, "NFS_EXPORTS_PATH": "/srv"}
+    conf |= {"slurm_slurm_conf": f"ClusterName={name}", "head_expire_plan": "{}", "head_expire_values": "{}"}
+    of_node = ("slurm_conf", "gres_conf", "job_submit_lua", "memory", "gpu_cpus", "site", "profile")
+    conf |= {f"node_{name}": "x" for name in of_node}
+    conf |= {"node_name": "head", "pool_owner": "", "pool_forget_after_minutes": 0, "nfs_exports_path": "/srv"}
     with mock.patch.object(slurm_host, "offer", return_value=""):
         return shell.step(HEAD, conf, name="head-head", host="head")
 

@@ -30,7 +30,7 @@ PLAN = "/etc/tailrack/plans/leave.json"
 
 
 def values(*, adopt: bool) -> str:
-    return kept_request("a1", {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": adopt})
+    return kept_request("a1", {"nfs_exports_mount": "/shared", "node_adopt": adopt})
 
 
 def let_ask(shell: Shell, authorities: str, head: str = "100.64.0.1", plan: str = "", command: str = "") -> str:
@@ -201,8 +201,8 @@ class _Cut(BaseException):
 @pytest.mark.parametrize("cut", range(1, 20, 3))
 def test_the_down_of_a_head_node_ends_well_from_wherever_it_was_cut(shell: Shell, cut: int) -> None:
     script = compose(ROLES, HEAD, leaves=True)
-    values: dict[str, Any] = dict.fromkeys(script.reads, "") | {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}
-    values |= {"HOST_NAME": "head", "STEP_NAME": "head-head"}
+    values: dict[str, Any] = dict.fromkeys(script.reads, "") | {"nfs_exports_mount": "/shared", "node_adopt": False}
+    values |= {"host_name": "head", "STEP_NAME": "head-head"}
     for name in ("systemd-escape", "systemd-run", "systemctl", "userdel", "getent", "pgrep", "exportfs"):
         shell.stub(name, {"systemd-escape": "echo shared", "pgrep": "exit 1"}.get(name, ""))
     shell.stub("id", f"! grep -qs userdel {shell.root}/calls")

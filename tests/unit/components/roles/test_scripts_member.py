@@ -37,18 +37,18 @@ class Head:
         """Run the steps of registration or removal for b1."""
         if action == "up":
             self.shell.stub("tailscale", f"echo '{json.dumps(TAILNET)}'")
-        address = values.get("NODE_ADDRESS", "100.64.0.7")
+        address = values.get("node_address", "100.64.0.7")
         header = {
-            "NODE_EXPORT": export_line("/export/shared", address),
-            "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
-            "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack", "NODE_PROBLEM": "",
-            "NODE_PRICE": "2.05 USD", "NODE_FIREWALL": "", "NODE_LOGIN": "",
-            "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack",
-            "NODE_PROFILE": "processes",
-            "NODE_MEMORY": "ALL 1024", "NODE_GPU_CPUS": "",
-            "NODE_JOB_SUBMIT_LUA": 'member("b1", "rack", "", 0)', "NODE_ADOPT": False,
-            "NODE_FABRIC": "tailnet", "NODE_NETWORKS": '{"interfaces": [], "rdma": []}',
-            "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": True, "SLURM_JOB_LIMIT_SECONDS": 300,
+            "node_export": export_line("/export/shared", address),
+            "host_name": "head", "STEP_LOCK": "", "node_name": "b1", "node_address": "100.64.0.7",
+            "node_sshd_port": 22, "node_host_key": "ssh-ed25519 AAAA", "node_site": "rack", "node_problem": "",
+            "node_price": "2.05 USD", "node_firewall": "", "node_login": "",
+            "node_slurm_conf": "NodeSet=site-rack Feature=site-rack",
+            "node_profile": "processes",
+            "node_memory": "ALL 1024", "node_gpu_cpus": "",
+            "node_job_submit_lua": 'member("b1", "rack", "", 0)', "node_adopt": False,
+            "node_fabric": "tailnet", "node_networks": '{"interfaces": [], "rdma": []}',
+            "nfs_exports_path": "/export/shared", "head_kernel_nfs": True, "slurm_job_limit_seconds": 300,
             **NO_POOL, **values,
         }  # fmt: skip
         done = self.shell.step(script or compose(ROLES, REGISTER), header, action, name="b1-register")
@@ -137,7 +137,7 @@ def test_a_log_in_node_is_a_member_and_none_of_slurms_nodes(head: Head) -> None:
     )
     assert "NodeSet=site-rack" in (files / "slurm.conf").read_text()
     head.knows_b1()
-    assert_ok(head.run("up", NODE_LOGIN="203.0.113.9 2200"))
+    assert_ok(head.run("up", node_login="203.0.113.9 2200"))
     assert [path.name for path in nodes.iterdir()] == ["owner"]
     assert "scontrol delete nodename=b1" in head.shell.calls
     assert "NodeSet" not in (files / "slurm.conf").read_text()
@@ -153,7 +153,7 @@ def test_an_unreachable_node_is_no_member_and_the_error_names_its_firewall(head:
     for answer in ("timed out", "bash: connect: No route to host"):
         head.shell.write("answer", answer)
         done = assert_fails(
-            head.run("up", NODE_FIREWALL="ufw+nftables"),
+            head.run("up", node_firewall="ufw+nftables"),
             "nothing answers on b1 at its tailnet address, 100.64.0.7 port 6818",
             "a firewall on the machine (found: ufw, nftables), tailscale's shields-up",
             "allow input on tailscale0",
@@ -171,7 +171,7 @@ def test_an_idle_member_is_drained_asked_to_leave_by_its_pinned_key_and_forgotte
     head.run("up")
     head.knows_b1()
     head.shell.stub("ssh", "echo left")
-    done = head.run("down", NODE_SSHD_PORT=2222)
+    done = head.run("down", node_sshd_port=2222)
     assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
     changes = ["scontrol update nodename=b1", "ssh", "scontrol delete nodename=b1", "exportfs -ra"]
     assert head.changes()[1:] == changes
@@ -188,7 +188,7 @@ def test_a_member_that_is_gone_is_forgotten_and_its_jobs_go_back_to_the_queue_at
     for state in ("DOWN*", "IDLE*", "DOWN+NOT_RESPONDING", "IDLE+NOT_RESPONDING", "DOWN+DRAIN"):
         head.run("up")
         head.knows_b1(state)
-        done = head.run("down", SLURM_JOB_LIMIT_SECONDS=100000)
+        done = head.run("down", slurm_job_limit_seconds=100000)
         assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
         assert not head.shell.path("/node").exists(), state
         assert not head.shell.path("/etc/exports.d/tailrack-b1.exports").exists()
@@ -197,7 +197,7 @@ def test_a_member_that_is_gone_is_forgotten_and_its_jobs_go_back_to_the_queue_at
         assert "b1 does not answer at 100.64.0.7: treated as gone" in log
     before = len(head.changes())
     head.knows_b1("ALLOCATED*", looks=None)
-    assert head.run("down", SLURM_JOB_LIMIT_SECONDS=100000).returncode == 0
+    assert head.run("down", slurm_job_limit_seconds=100000).returncode == 0
     assert head.changes()[before:] == [
         "scontrol update nodename=b1", "scontrol update jobid=41", "scontrol requeue 41", "ssh",
         "scontrol delete nodename=b1", "exportfs -ra",
@@ -210,7 +210,7 @@ def test_jobs_that_go_on_past_the_limit_are_requeued_before_the_member_goes(head
     head.shell.write("/var/lib/tailrack/slurm/job_limit", "0\n")
     head.knows_b1("ALLOCATED", looks=None)
     head.shell.stub("ssh")
-    assert head.run("down", SLURM_JOB_LIMIT_SECONDS=limit).returncode == 0
+    assert head.run("down", slurm_job_limit_seconds=limit).returncode == 0
     calls = head.changes()
     assert calls.index("scontrol requeue 41") < calls.index("ssh") < calls.index("scontrol delete nodename=b1")
 
@@ -221,7 +221,7 @@ def test_a_job_that_cannot_be_requeued_is_cancelled_with_its_owners_name_and_the
     stub.write_text(stub.read_text().replace('"requeue":true', '"requeue":false'))
     head.shell.stub("scancel", f'echo 0 >"{head.shell.root}/looks"')
     head.shell.stub("ssh")
-    done = head.run("down", SLURM_JOB_LIMIT_SECONDS=0)
+    done = head.run("down", slurm_job_limit_seconds=0)
     assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
     assert "scancel 41" in head.shell.calls
     assert (
@@ -247,17 +247,17 @@ def test_the_head_node_reports_its_path_to_a_member(head: Head, peer: dict[str, 
 
 def test_the_head_node_identifies_a_member_by_its_tailnet_entry(head: Head) -> None:
     wrong: tuple[dict[str, Any], ...] = (
-        {"NODE_ADDRESS": "100.64.0.9"},  # another machine's, or nobody's
-        {"NODE_ADDRESS": "100.64.0.7; Squash = No_Root_Squash; Clients = 100.64.0.7"},
-        {"NODE_ADDRESS": "100.64.0.7", "NODE_NAME": "head"},
-        {"NODE_NAME": "b1,head"},
-        {"NODE_NAME": "b"},
+        {"node_address": "100.64.0.9"},  # another machine's, or nobody's
+        {"node_address": "100.64.0.7; Squash = No_Root_Squash; Clients = 100.64.0.7"},
+        {"node_address": "100.64.0.7", "node_name": "head"},
+        {"node_name": "b1,head"},
+        {"node_name": "b"},
     )
     for values in wrong:
         with mock.patch.object(tailnet_host, "LISTED_SECONDS", 0):
             assert_fails(head.run("up", **values), "the tailnet has no machine")
     problem = "its answer has no valid tailnet_ip"
-    assert_fails(head.run("up", NODE_PROBLEM=problem, NODE_ADDRESS=""), f"b1 cannot register: {problem}")
+    assert_fails(head.run("up", node_problem=problem, node_address=""), f"b1 cannot register: {problem}")
     assert not list(head.shell.path("/etc/exports.d").glob("*"))
     assert not any(call.startswith("ssh-keygen") for call in head.shell.calls)
 

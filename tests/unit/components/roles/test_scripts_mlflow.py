@@ -36,8 +36,8 @@ def header(**section: object) -> dict[str, Value]:
     """What the role gives its scripts where the config asks for it."""
     made = roles(parse({**LAB, "mlflow": section}, base_dir=Path()))
     own = next({**role.values, **role.texts} for role in made if role.name == "mlflow")
-    users: dict[str, Value] = {"USERS_LINES": [("ada", 6001, 6001), ("bob", 6002, 6002)]}
-    return {**own, **users, "MLFLOW_ADMIN_PASSWORD": PASSWORD, "HEAD_ADDRESS": "100.64.0.1", "NODE_NAME": "head"}
+    users: dict[str, Value] = {"users_lines": [("ada", 6001, 6001), ("bob", 6002, 6002)]}
+    return {**own, **users, "mlflow_admin_password": PASSWORD, "head_address": "100.64.0.1", "node_name": "head"}
 
 
 @pytest.fixture
@@ -52,20 +52,20 @@ def host(shell: Shell) -> Shell:
 
 def values(**more: Value) -> MlflowValues:
     """The phase's values."""
-    given = {**DISTRIBUTION, **header(), "NFS_EXPORTS_PATH": "/export/shared", **more}
+    given = {**DISTRIBUTION, **header(), "nfs_exports_path": "/export/shared", **more}
     read: MlflowValues = read_values(MlflowValues, json.loads(json.dumps(given)))
     return read
 
 
 def test_jobs_read_the_mlflow_address_from_a_file_on_the_share(shell: Shell) -> None:
-    told: dict[str, Value] = {"MLFLOW_ENABLED": True, "NFS_EXPORTS_MOUNT": "/shared"}
+    told: dict[str, Value] = {"mlflow_enabled": True, "nfs_exports_mount": "/shared"}
     # What an earlier release has left, whose text was there whether the server was or not.
     shell.write(URI, "http://100.64.0.1:5055\n")
     for _ in range(2):
         assert shell.step(script_of("mlflow", "compute"), told).returncode == 0
         assert shell.path(URI).readlink() == Path("/shared/.tailrack/mlflow-uri")
         assert not shell.path(URI).exists()
-    assert shell.step(script_of("mlflow", "compute"), {**told, "MLFLOW_ENABLED": False}).returncode == 0
+    assert shell.step(script_of("mlflow", "compute"), {**told, "mlflow_enabled": False}).returncode == 0
     assert not shell.path(URI).is_symlink()
 
 
@@ -93,11 +93,11 @@ def published(
     """Run the role's part of the services step, and return what jobs are told when it has ended."""
     host.stub("systemctl", f"case $* in *is-active*) exit {0 if active else 3} ;; esac")
     host.write("/etc/passwd", ACCOUNT)
-    given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("UNIT", "LOGIN", "START", "ACCOUNTS", "DUMP")}
-    given |= {"MLFLOW_PORT": 5055, "MLFLOW_ENABLED": enabled}
+    given: dict[str, Value] = {f"mlflow_{name}": "" for name in ("unit", "login", "start", "accounts", "dump")}
+    given |= {"mlflow_port": 5055, "mlflow_enabled": enabled}
     failing = {fails.replace(".", "_"): no_mlflow} if fails else {}
     with set_up_by(**failing), mock.patch.object(mlflow_host, "answers", return_value=answers):
-        done = host.step(script_of("mlflow", "services"), {**header(), **given, "NFS_EXPORTS_PATH": "/export/shared"})
+        done = host.step(script_of("mlflow", "services"), {**header(), **given, "nfs_exports_path": "/export/shared"})
     assert (done.returncode != 0) == bool(fails), done.stderr
     file = host.path("/export/shared/.tailrack/mlflow-uri")
     return file.read_text() if file.exists() else None
@@ -118,7 +118,7 @@ def test_no_job_is_sent_to_an_mlflow_that_could_not_be_set_up_or_is_disabled(hos
 def serve(host: Shell, **more: Value) -> str:
     """Run the part of the phase that comes after all other services."""
     host.write("/etc/passwd", ACCOUNT)
-    given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("LOGIN", "START", "ACCOUNTS", "DUMP")}
+    given: dict[str, Value] = {f"mlflow_{name}": "" for name in ("login", "start", "accounts", "dump")}
     return host.failure_of(mlflow_host.serve, STEP, values(**{**given, **more}))
 
 
@@ -129,7 +129,7 @@ def test_each_user_has_a_password_of_his_own_that_stays_and_goes_with_him(host: 
     assert ada.split()[-1] != bob.split()[-1]
     assert len(ada.split()[-1]) == 64
     assert host.path(f"{KEPT}/ada").stat().st_mode & 0o777 == 0o600
-    ada_alone = values(USERS_LINES=[("ada", 6001, 6001)])
+    ada_alone = values(users_lines=[("ada", 6001, 6001)])
     assert host.failure_of(mlflow_host.create_credentials, ada_alone) == ""
     assert host.path(f"{KEPT}/ada").read_text() == ada
     assert not host.path(f"{KEPT}/bob").exists()
@@ -212,7 +212,7 @@ chmod 755 "$4/bin/python"
 
 def install(host: Shell, index: str | None = None) -> str:
     """Install MLflow from an index."""
-    return host.failure_of(install_module.install, STEP, values(MLFLOW_INDEX=index))
+    return host.failure_of(install_module.install, STEP, values(mlflow_index=index))
 
 
 def test_mlflow_is_installed_once_with_digests_from_the_index(host: Shell) -> None:
@@ -271,7 +271,7 @@ def test_the_step_saves_the_mlflow_database_at_once_and_then_hourly(host: Shell,
     host.stub("systemctl")
     for _ in range(2):
         with set_up_by():
-            assert serve(host, MLFLOW_DUMP="a program") == ""
+            assert serve(host, mlflow_dump="a program") == ""
     asked = [call for call in host.calls if call.startswith("systemctl")]
     assert asked == ["systemctl start tailrack-backup.service"] * backups
 
@@ -281,7 +281,7 @@ def test_the_next_backup_contains_a_restored_database_if_mlflow_fails(host: Shel
     # From the moment that the database leaves the backup's own folder.
     restored = mock.Mock(side_effect=lambda step: hook.stat().st_mode & 0o777)
     with set_up_by(restore_dump=restored, update_accounts=no_mlflow):
-        assert serve(host, MLFLOW_DUMP="x") == "no MLflow; look"
+        assert serve(host, mlflow_dump="x") == "no MLflow; look"
     assert restored.call_count == 1
     assert hook.read_text() == "x\n"
     assert hook.stat().st_mode & 0o777 == 0o755

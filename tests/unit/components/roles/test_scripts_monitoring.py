@@ -22,8 +22,8 @@ from tests.unit.shell import Shell, assert_ok, script_of, stub_units
 EXPORTER = "/etc/systemd/system/tailrack-node-exporter.service"
 CONFIG, RULES = "/etc/tailrack/prometheus/prometheus.yml", "/etc/tailrack/prometheus/rules.yml"
 TARGETS = "/var/lib/tailrack/monitoring/targets"
-A1: dict[str, Value] = {"NODE_NAME": "a1", "NODE_SITE": "rack", "NODE_ADDRESS": "100.64.0.3"}
-HEAD: dict[str, Value] = {"NODE_NAME": "head", "NODE_SITE": "rack", "HEAD_ADDRESS": "100.64.0.1"}
+A1: dict[str, Value] = {"node_name": "a1", "node_site": "rack", "node_address": "100.64.0.3"}
+HEAD: dict[str, Value] = {"node_name": "head", "node_site": "rack", "head_address": "100.64.0.1"}
 
 
 def header(**section: int) -> dict[str, Value]:
@@ -98,7 +98,7 @@ def test_a_run_that_was_cut_off_after_it_wrote_a_file_is_made_up_for_by_the_next
     services(host)
     host.write("/etc/tailrack/prometheus/environment", "ADDRESS=100.64.0.1\nPORT=9090\nDAYS=7\nGIB=5\n")
     host.write(RULES, "groups: []\n")
-    again = services(host, MONITORING_RETENTION_DAYS=7, MONITORING_RULES="groups: []")
+    again = services(host, monitoring_retention_days=7, monitoring_rules="groups: []")
     assert [call for call in again if "prometheus.service" in call] == [
         "systemctl restart tailrack-prometheus.service",
         "systemctl reload tailrack-prometheus.service",
@@ -161,7 +161,7 @@ def test_a_node_has_an_exporter_only_while_monitoring_is_on(host: Shell) -> None
     assert host.path("/etc/tailrack/node-exporter").read_text() == "ADDRESS=100.64.0.3\nPORT=9100\n"
     step(host, "monitoring", "node", A1)
     assert host.path(EXPORTER).exists()
-    step(host, "monitoring", "node", {**A1, "MONITORING_ENABLED": False})
+    step(host, "monitoring", "node", {**A1, "monitoring_enabled": False})
     for path in (
         EXPORTER,
         "/etc/tailrack/node-exporter",

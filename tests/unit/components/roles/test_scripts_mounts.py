@@ -56,11 +56,11 @@ def mounted(shell: Shell, *lines: str) -> None:
 def compute(shell: Shell, *names: str, site: str = "one") -> subprocess.CompletedProcess[str]:
     """Run the phase with these rows of the config."""
     values: dict[str, Any] = {
-        "MOUNTS_TABLE": [ROWS[name] for name in names],
-        "NFS_EXPORTS_MOUNT": "/shared",
-        "NFS_EXPORTS_PATH": "/export/shared",
-        "NODE_SITE": site,
-        "USERS_LINES": [("ada", 6001, 6001)],
+        "mounts_table": [ROWS[name] for name in names],
+        "nfs_exports_mount": "/shared",
+        "nfs_exports_path": "/export/shared",
+        "node_site": site,
+        "users_lines": [("ada", 6001, 6001)],
     }
     return shell.step(script_of("mounts", "compute"), values)
 

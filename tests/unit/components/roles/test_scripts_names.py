@@ -22,7 +22,7 @@ SHARE = "share/.tailrack/names"
 
 
 def header(shell: Shell) -> dict[str, Any]:
-    return {**role_header("names"), "NFS_EXPORTS_MOUNT": "/share"}
+    return {**role_header("names"), "nfs_exports_mount": "/share"}
 
 
 def install(shell: Shell) -> subprocess.CompletedProcess[str]:
@@ -216,7 +216,7 @@ def test_names_follow_soon_after_an_early_tailscaled_message(program: Names) -> 
 # The head node, which keeps the names.
 
 
-KEEP = {"NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.11", "HEAD_ADDRESS": ADDRESS, "HOST_NAME": "a1"}
+KEEP = {"node_name": "b1", "node_address": "100.64.0.11", "head_address": ADDRESS, "host_name": "a1"}
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def head(machine: Shell) -> Callable[..., str]:
     machine.write("var/export/.keep", "")
 
     def run(*phases: str, action: str = "up", **values: str) -> str:
-        known = {**header(machine), "NFS_EXPORTS_PATH": "/var/export", **KEEP, **values}
+        known = {**header(machine), "nfs_exports_path": "/var/export", **KEEP, **values}
         assert_ok(machine.step(script_of("names", *phases), known, action))
         return machine.path("var/export/.tailrack/names").read_text()
 

@@ -30,7 +30,7 @@ ENABLE = "systemctl --root=/ enable -q"
 PATH = "/export/shared"
 # What a table's columns are is said there.
 TABLES = yaml.safe_load((Path(__file__).parents[3] / "fixtures" / "storage.yaml").read_text(encoding="utf-8"))
-SHARE: dict[str, Value] = {"NFS_EXPORTS_PATH": PATH, "NFS_EXPORTS_MOUNT": "/shared"}
+SHARE: dict[str, Value] = {"nfs_exports_path": PATH, "nfs_exports_mount": "/shared"}
 
 
 def configuration(shell: Shell) -> str:
@@ -39,7 +39,7 @@ def configuration(shell: Shell) -> str:
 
 def run(shell: Shell, phase: str, values: dict[str, Value] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a phase of the role."""
-    return shell.step(script_of("nfs_exports", phase), {**SHARE, "NODE_OPEN_PORTS": [], **(values or {})})
+    return shell.step(script_of("nfs_exports", phase), {**SHARE, "node_open_ports": [], **(values or {})})
 
 
 def succeed(shell: Shell, phase: str, values: dict[str, Value] | None = None) -> None:
@@ -104,7 +104,7 @@ def test_a_member_has_an_export_at_its_present_address_until_it_leaves(shell: Sh
     file = shell.path("/etc/exports.d/tailrack-b1.exports")
     for address in ("100.64.0.7", "100.64.0.8"):
         line = export_line(PATH, address)
-        succeed(shell, "register", {"NODE_NAME": "b1", "NODE_EXPORT": line, "HEAD_KERNEL_NFS": kernel})
+        succeed(shell, "register", {"node_name": "b1", "node_export": line, "head_kernel_nfs": kernel})
         assert file.read_text() == f"{line}\n"
         served = "exportfs -ra" in shell.calls if kernel else f"Clients = {address};" in configuration(shell)
         assert served
@@ -179,7 +179,7 @@ HEAD = "100.64.0.1"
 
 def mount(shell: Shell, restored: str = "") -> subprocess.CompletedProcess[str]:
     """Run a node's part."""
-    return run(shell, "node", {"HEAD_ADDRESS": HEAD, "NFS_EXPORTS_RESTORED": restored})
+    return run(shell, "node", {"head_address": HEAD, "nfs_exports_restored": restored})
 
 
 @pytest.fixture
@@ -319,7 +319,7 @@ def test_systemd_reads_masks_before_the_server_starts_its_dependencies(shell: Sh
     step = compose([role for role in ROLES if role.name == "nfs_exports"], HEAD_PHASES)
     # The program that closes the share is no matter here.
     step = replace(step, calls={"up": tuple(call for call in step.calls["up"] if call[0] == "python")})
-    values: dict[str, Value] = {**SHARE, "NODE_OPEN_PORTS": [], "HEAD_KERNEL_NFS": True, "USERS_LINES": []}
+    values: dict[str, Value] = {**SHARE, "node_open_ports": [], "head_kernel_nfs": True, "users_lines": []}
     assert_ok(shell.step(step, values))
     told = [call for call in shell.calls if call in ("systemctl daemon-reload", "systemctl restart nfs-server")]
     assert told == ["systemctl daemon-reload", "systemctl restart nfs-server"]
@@ -398,7 +398,7 @@ def test_the_step_unmasks_units_that_other_programs_need(machine: Shell) -> None
     succeed(machine, "machine")
     before = len(machine.calls)
     for _ in range(2):
-        succeed(machine, "machine", {"NODE_OPEN_PORTS": [111]})
+        succeed(machine, "machine", {"node_open_ports": [111]})
     undone = [call for call in machine.calls[before:] if "mask" in call]
     assert undone == [f"systemctl unmask -q --no-reload {unit}" for unit in MASKED if unit != "rpc-statd.service"]
 

@@ -84,10 +84,10 @@ def refuse(shell: Shell, stacks: str) -> None:
 
 def step(shell: Shell, **values: Value) -> subprocess.CompletedProcess[str]:
     header: dict[str, Value] = {
-        "PAM_SLURM_ADOPT_WANTED": True,
-        "NODE_CONFINED": True,
-        "NODE_LOGIN": "",
-        "USERS_LINES": ["ada 6001 6001", "bob 6002 6002"],
+        "pam_slurm_adopt_wanted": True,
+        "node_confined": True,
+        "node_login": "",
+        "users_lines": ["ada 6001 6001", "bob 6002 6002"],
     }
     return shell.step(script_of("pam_slurm_adopt", "node"), {**header, **values}, name="a1-node")
 
@@ -114,7 +114,7 @@ def test_only_users_of_the_cluster_need_a_job_and_real_logins_of_the_manager_are
     names = ["common-session", "sshd", "tailrack-jobs"]
     assert sorted(path.name for path in node.path("/etc/pam.d").iterdir()) == names
     # A second time nothing is tried, and the manager needs no job under any name.
-    assert step(node, USERS_LINES=["bob 6002 6002", "ops 6003 6003"]).returncode == 0
+    assert step(node, users_lines=["bob 6002 6002", "ops 6003 6003"]).returncode == 0
     assert tried(node) == ["sshd", "tailrack-tried", "sshd"]
     assert stack(node) == WITH_JOBS
     assert node.path(JOB_USERS).read_text() == "bob\n"
@@ -154,7 +154,7 @@ def test_before_openssh_9_8_the_program_has_the_stacks_name(node: Shell) -> None
 
 
 @pytest.mark.parametrize(
-    "off", [{"NODE_CONFINED": False}, {"NODE_LOGIN": "203.0.113.9 22"}, {"PAM_SLURM_ADOPT_WANTED": False}]
+    "off", [{"node_confined": False}, {"node_login": "203.0.113.9 22"}, {"pam_slurm_adopt_wanted": False}]
 )
 def test_a_node_without_cgroups_or_with_the_option_off_restores_pam(node: Shell, off: dict[str, Value]) -> None:
     assert step(node, **off).returncode == 0
@@ -176,7 +176,7 @@ def test_a_stack_that_cannot_be_undone_keeps_the_files_that_it_needs(node: Shell
         return write(path, *how)
 
     with mock.patch.object(files, "write", full):
-        done = step(node, PAM_SLURM_ADOPT_WANTED=False)
+        done = step(node, pam_slurm_adopt_wanted=False)
     assert "the disk is full" in done.stderr
     assert stack(node) == WITH_JOBS
     assert node.path(JOB_USERS).exists()
@@ -189,7 +189,7 @@ def test_leaving_restores_pam_and_keeps_later_edits(node: Shell) -> None:
     node.path(SSHD).write_text(stack(node) + more)
     for name in ("systemd-escape", "systemd-run"):
         node.stub(name)
-    request = kept_request("a1", {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})
+    request = kept_request("a1", {"nfs_exports_mount": "/shared", "node_adopt": False})
     node.write("/etc/tailrack/plans/leave.json", f"{node.inside(leave_program(ROLES).file)}\n{request}\n")
     assert node.kept("leave").stdout == "left\n"
     assert stack(node) == DEBIANS + more

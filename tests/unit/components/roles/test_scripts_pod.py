@@ -66,7 +66,7 @@ def test_a_stack_with_a_pod_gives_it_its_plans_and_other_machines_the_same_as_be
 
 def test_the_plan_of_the_next_start_has_no_secret(build: Build) -> None:
     kept = json.dumps(build(with_pods()).header("pod1-node"))
-    assert "NODE_BOOT_VALUES" in kept
+    assert "node_boot_values" in kept
     assert MUNGE_KEY not in kept
     assert AUTH_KEY not in kept
 

@@ -33,8 +33,8 @@ def pool(shell: Shell) -> Run:
 
     def run(action: str = "up", **values: Any) -> subprocess.CompletedProcess[str]:
         header = {
-            "POOL_OWNER": "acme.burst", "POOL_NODES": "c1", "POOL_KINDS": "",
-            "POOL_SLURM_CONF": SITE, "POOL_PLACEHOLDERS": [], "POOL_KEPT": [], **values,
+            "pool_owner": "acme.burst", "pool_nodes": "c1", "pool_kinds": "",
+            "pool_slurm_conf": SITE, "pool_placeholders": [], "pool_kept": [], **values,
         }  # fmt: skip
         return shell.step(compose(ROLES, POOL), header, action, name="burst-pool", host="head")
 
@@ -66,17 +66,17 @@ def test_a_taken_name_is_refused_and_not_written(shell: Shell, pool: Run) -> Non
     shell.write(f"{SLURM}/pools/acme.other/slurm.conf", SITE.replace("far", "moon") + "\n")
     taken = "the cluster already has a"
     for values, said in (
-        *(({"POOL_SLURM_CONF": SITE.replace("far", at)}, f"{taken} partition {at}") for at in ("long", "near", "moon")),
-        ({"POOL_KINDS": "long"}, f"{taken} partition long, and it is not one of a GPU kind"),
-        ({"POOL_NODES": "c1\nb1"}, f"{taken} node b1, in its own stack"),
-        ({"POOL_NODES": "d1"}, f"{taken} node d1, in the pool acme.other"),
-        ({"POOL_NODES": "d2"}, f"{taken} node d2, in the pool acme.other"),
-        ({"POOL_NODES": "head"}, "the cluster's head node has the same name, head"),
-        ({"POOL_NODES": "h200"}, "the cluster has a partition h200, and one of the pool's nodes has the same name"),
+        *(({"pool_slurm_conf": SITE.replace("far", at)}, f"{taken} partition {at}") for at in ("long", "near", "moon")),
+        ({"pool_kinds": "long"}, f"{taken} partition long, and it is not one of a GPU kind"),
+        ({"pool_nodes": "c1\nb1"}, f"{taken} node b1, in its own stack"),
+        ({"pool_nodes": "d1"}, f"{taken} node d1, in the pool acme.other"),
+        ({"pool_nodes": "d2"}, f"{taken} node d2, in the pool acme.other"),
+        ({"pool_nodes": "head"}, "the cluster's head node has the same name, head"),
+        ({"pool_nodes": "h200"}, "the cluster has a partition h200, and one of the pool's nodes has the same name"),
     ):
         assert_fails(pool(**values), said)
         assert not shell.path(f"{SLURM}/pools/acme.burst").exists(), values
-    assert_ok(pool(POOL_KINDS="h200"))  # of both
+    assert_ok(pool(pool_kinds="h200"))  # of both
 
 
 def test_without_a_cluster_a_pool_is_refused_and_can_be_removed(shell: Shell, pool: Run) -> None:
@@ -126,7 +126,7 @@ def forget(shell: Shell) -> Run:
         }
         status = json.dumps({"Peer": peers})
         shell.stub("tailscale", f"case $1 in ip) echo 100.64.0.1 ;; *) echo '{status}' ;; esac")
-        request = kept_request("head", {"HEAD_KERNEL_NFS": True, "NFS_EXPORTS_PATH": "/export/shared"})
+        request = kept_request("head", {"head_kernel_nfs": True, "nfs_exports_path": "/export/shared"})
         shell.write("/etc/tailrack/plans/expire.json", f"{shell.inside(expire_program(ROLES).file)}\n{request}\n")
         return shell.kept("expire")
 
@@ -137,7 +137,7 @@ def test_a_role_that_needs_more_of_a_node_than_its_name_to_forget_it_is_refused(
     with (
         mock.patch.object(composition, "_function", composition._function.__wrapped__),
         mock.patch.object(nodes, "forget", nodes.register),
-        pytest.raises(ValueError, match=r"forgotten by its name alone, without .*NODE_SITE"),
+        pytest.raises(ValueError, match=r"forgotten by its name alone, without .*node_site"),
     ):
         expire_program(ROLES)
 

@@ -84,12 +84,12 @@ def place(shell: Shell) -> Place:
 def register_node(shell: Shell, node: str) -> subprocess.CompletedProcess[str]:
     """Run a node's step on the head node."""
     values: Mapping[str, Value] = {
-        "NODE_NAME": node, "NODE_SITE": "rack", "NODE_MEMORY": "site-rack 1920", "NODE_GPU_CPUS": "",
-        "NODE_SLURM_CONF": "NodeSet=gpu-h200 Feature=gpu-h200\nPartitionName=h200 Nodes=gpu-h200",
-        "NODE_JOB_SUBMIT_LUA": "",
-        "NODE_PROFILE": "processes",
-        "NODE_LOGIN": "",
-        "NODE_ADDRESS": "100.64.0.2", "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0, "SLURM_JOB_LIMIT_SECONDS": 1,
+        "node_name": node, "node_site": "rack", "node_memory": "site-rack 1920", "node_gpu_cpus": "",
+        "node_slurm_conf": "NodeSet=gpu-h200 Feature=gpu-h200\nPartitionName=h200 Nodes=gpu-h200",
+        "node_job_submit_lua": "",
+        "node_profile": "processes",
+        "node_login": "",
+        "node_address": "100.64.0.2", "pool_owner": "", "pool_forget_after_minutes": 0, "slurm_job_limit_seconds": 1,
     }  # fmt: skip
     return shell.step(REGISTER, values, name=f"{node}-register", lock="")
 

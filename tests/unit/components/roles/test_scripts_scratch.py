@@ -45,9 +45,9 @@ def compute(
     node: Shell, place: str = "raid", refused: bool = False, days: int = 30
 ) -> subprocess.CompletedProcess[str]:
     values: dict[str, Value] = {
-        "SCRATCH_FOLDER": f"/{place}" if place else None,
-        "SCRATCH_CACHE_DAYS": days,
-        "SCRATCH_CACHE_DISK_PERCENT": 85,
+        "scratch_folder": f"/{place}" if place else None,
+        "scratch_cache_days": days,
+        "scratch_cache_disk_percent": 85,
     }
     done = node.step(script_of("scratch", "compute"), values)
     assert (done.returncode != 0) == refused, done.stderr

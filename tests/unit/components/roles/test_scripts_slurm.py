@@ -76,11 +76,11 @@ esac""",
     def compute(self, **values: Any) -> Result:
         """Run the phase for a1, with the given values and limits. What it logs is in stderr too."""
         header = {
-            "NODE_FEATURES": "site-rack,fast", "NODE_GRES": "gpu:h200:8", "NODE_REGISTERED_MB": 64000,
-            "NODE_RESERVED_MB": 4096,
-            "NODE_PROMISED_CPUS": 0, "HEAD_CGROUPS": True, "NODE_CONFINED": True,
-            "HEAD_ADDRESS": "100.64.0.1", "SLURM_JOB_LIMIT_SECONDS": 1,
-            "SLURM_SAVE_SECONDS": 0, "SLURM_SAVE_JOBS": "the program", "NODE_SPOT": "", **values,
+            "node_features": "site-rack,fast", "node_gres": "gpu:h200:8", "node_registered_mb": 64000,
+            "node_reserved_mb": 4096,
+            "node_promised_cpus": 0, "head_cgroups": True, "node_confined": True,
+            "head_address": "100.64.0.1", "slurm_job_limit_seconds": 1,
+            "slurm_save_seconds": 0, "slurm_save_jobs": "the program", "node_spot": "", **values,
         }  # fmt: skip
         done = self.shell.step(script_of("slurm", "compute"), header)
         done.stderr += self.shell.path("/var/log/tailrack/a1-step.log").read_text()
@@ -122,7 +122,7 @@ def test_a_node_that_is_as_asked_is_left_alone_and_slurmd_restarts_for_changed_f
 def test_an_unconfined_node_has_a_feature_if_the_head_node_confines_jobs(node: Node) -> None:
     for head, here, feature in ((True, False, "unconfined"), (True, True, ""), (False, False, "")):
         node.known_as(IDLE)
-        assert_ok(node.compute(HEAD_CGROUPS=head, NODE_CONFINED=here))
+        assert_ok(node.compute(head_cgroups=head, node_confined=here))
         path = node.shell.path("var/lib/tailrack/features/slurm")
         assert (path.read_text().split() if path.exists() else []) == ([feature] if feature else []), (head, here)
 
@@ -242,7 +242,7 @@ def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(she
     shell.write(f"{minute.FOLDER}/machine.json", json.dumps([asdict(HEALTH)]))
     shell.write("/usr/bin/python3", "")
     for _ in range(2):
-        assert_ok(shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8}))
+        assert_ok(shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "node_gpu_count": 8}))
     assert "systemctl start nvidia-persistenced.service" in shell.calls
     assert "systemctl --root=/ enable -q nvidia-persistenced.service tailrack-gpu.service" in shell.calls
     (call,) = {call for call in shell.calls if call.startswith("systemd-run")}
@@ -252,7 +252,7 @@ def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(she
 
 
 def test_at_boot_device_files_are_made_but_in_a_container(shell: Shell) -> None:
-    assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8}).returncode == 0
+    assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "node_gpu_count": 8}).returncode == 0
     shell.write("sys/class/infiniband/mlx5_0/ports/1/state", "")
     for name in ("nvidia-smi", "nvidia-modprobe", "modprobe", "mount"):
         shell.stub(name)
@@ -276,7 +276,7 @@ def test_at_boot_device_files_are_made_but_in_a_container(shell: Shell) -> None:
 def test_the_step_sets_up_roce_ports_only_on_request(shell: Shell, asked: bool) -> None:
     settings = parse({**LAB, "fabric": {"roce": {"apply": asked}}}, base_dir=Path())
     (gpu,) = [role for role in roles(settings) if role.name == "gpu"]
-    assert shell.step(compose([gpu], ["compute"]), {**gpu.values, "NODE_GPU_COUNT": 0}).returncode == 0
+    assert shell.step(compose([gpu], ["compute"]), {**gpu.values, "node_gpu_count": 0}).returncode == 0
     assert ("systemctl restart tailrack-roce.service" in shell.calls) == asked
     program = shell.path("/usr/local/sbin/tailrack-roce")
     assert program.exists() == asked
@@ -299,7 +299,7 @@ def test_the_step_sets_up_roce_ports_only_on_request(shell: Shell, asked: bool) 
 
 
 def test_device_files_of_gpus_and_more_shared_memory_are_made_at_boot_before_slurmd_looks(shell: Shell) -> None:
-    assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8}).returncode == 0
+    assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "node_gpu_count": 8}).returncode == 0
     unit = shell.path("/etc/systemd/system/tailrack-gpu.service").read_text()
     assert "Before=slurmd.service" in unit
     # No driver must not keep slurmd from starting: its own message says which file is missing.

@@ -84,7 +84,7 @@ def running(served: Shell) -> Shell:
 def values(shell: Shell, **more: Value) -> dict[str, Value]:
     """Header values; the share is a folder of the machine on the head node and on nodes alike."""
     share = "/var/shared"
-    return {**VALUES, "NFS_EXPORTS_PATH": share, "NFS_EXPORTS_MOUNT": share, "HEAD_COMPUTES": False, **more}
+    return {**VALUES, "nfs_exports_path": share, "nfs_exports_mount": share, "head_computes": False, **more}
 
 
 def run(shell: Shell, phase: str, **more: Value) -> CompletedProcess[str]:
@@ -217,9 +217,9 @@ def listed(shell: Shell, kinds: tuple[str, ...] = ("debian-13-amd64",), without:
     shell.write(f"{READY}/SHA256SUMS", "".join(lines))
     of_list = hashlib.sha256("".join(lines).encode()).hexdigest()
     return {
-        "SLURM_RELEASE_SHA256": "",
-        "SLURM_RELEASE_PACKAGES": f"{shell.root}/{READY}",
-        "SLURM_RELEASE_PACKAGES_SHA256": of_list,
+        "slurm_release_sha256": "",
+        "slurm_release_packages": f"{shell.root}/{READY}",
+        "slurm_release_packages_sha256": of_list,
     }
 
 
@@ -237,7 +237,7 @@ def test_ready_packages_come_to_the_share_for_every_kind_and_are_installed_witho
     ready = listed(machine, ("debian-13-amd64", "ubuntu-24.04-arm64"))
     for _ in range(2):
         assert_ok(head(machine, **ready))
-    of_list = str(ready["SLURM_RELEASE_PACKAGES_SHA256"])[:12]
+    of_list = str(ready["slurm_release_packages_sha256"])[:12]
     assert brought(machine) == [f"{kind}-24.11.5-{of_list}-ready" for kind in ("debian-13-amd64", "ubuntu-24.04-arm64")]
     for folder in brought(machine):
         assert len([*machine.path(f"var/shared/slurm/{folder}").iterdir()]) == len(PACKAGES) + 1
@@ -282,7 +282,7 @@ def test_a_machine_without_ready_packages_builds_from_a_known_source_or_names_th
     assert machine.path("installed").read_text() == before
     source = machine.write("srv/slurm.tar.gz", "source\n")
     digest = hashlib.sha256(b"source\n").hexdigest()
-    known = {"SLURM_RELEASE_SHA256": digest, "SLURM_RELEASE_FROM": str(source)}
+    known = {"slurm_release_sha256": digest, "slurm_release_from": str(source)}
     assert_fails(head(machine, **{**ready, **known}), "BUILDING")
 
 
@@ -486,7 +486,7 @@ def test_a_missing_or_wrong_source_leaves_the_cluster_as_it_was(machine: Shell) 
         (wrong, "which is not the config's; find out which of the two"),
     ):
         machine.stub("curl", answer)
-        assert_fails(head(machine, SLURM_RELEASE_FROM="https://files.example/slurm-24.11.5.tar.bz2"), said)
+        assert_fails(head(machine, slurm_release_from="https://files.example/slurm-24.11.5.tar.bz2"), said)
         assert not [*machine.path("var/shared/slurm/source").iterdir()]
     assert machine.path("installed").read_text() == DEBIANS
     assert not [call for call in machine.calls if call.startswith(("systemctl s", "apt-get"))]

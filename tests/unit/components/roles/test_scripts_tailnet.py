@@ -25,8 +25,8 @@ URL = "https://headscale.example.org"
 OWN = "https://controlplane.tailscale.com"
 MARK = "/var/lib/tailrack/tailnet"
 HEADER: dict[str, Value] = {
-    "TAILNET_TAG": "tag:cluster", "TAILNET_CONTROL_URL": URL, "TAILNET_AUTH_KEY": "tskey-secret", "NODE_ADOPT": False,
-    "NODE_RELAY_PORT": "",
+    "tailnet_tag": "tag:cluster", "tailnet_control_url": URL, "tailnet_auth_key": "tskey-secret", "node_adopt": False,
+    "node_relay_port": "",
 }  # fmt: skip
 # A machine that has never been in a tailnet, as tailscale shows it.
 FRESH: dict[str, Any] = {"ControlURL": OWN, "LoggedOut": True, "AdvertiseTags": None, "Hostname": "", "CorpDNS": True}
@@ -198,7 +198,7 @@ def test_shields_go_down_with_the_next_join_and_are_refused_on_an_adopted_machin
     assert "--reset" in tailscale.asked[-1]
     tailscale.shell.path("up").unlink()
     tailscale.is_({**member(URL, "a1"), "AdvertiseTags": ["tag:cluster"], "ShieldsUp": True}, "Running", "a1")
-    done = tailscale.check(NODE_ADOPT=True)
+    done = tailscale.check(node_adopt=True)
     assert "tailscale's shields are up here" in done.stderr
     assert "'tailscale set --shields-up=false' on a1" in done.stderr
 
@@ -287,14 +287,14 @@ def test_adopting_a_machine_checks_its_tailnet_settings_and_changes_none(tailsca
         (member(), "Running", "desk", "the tailnet calls this machine desk; others would look for it as a1"),
     ):
         tailscale.is_(preferences, state, name)
-        done = assert_fails(tailscale.run(phase, NODE_ADOPT=True), "\nnext: ")
+        done = assert_fails(tailscale.run(phase, node_adopt=True), "\nnext: ")
         assert re.search(f"adopt: true, and .*{problem}", done.stderr), problem
     tailscale.is_(member(AdvertiseTags=None, CorpDNS=True, RunSSH=True, Hostname=""), "Running", "a1")
-    assert_ok(tailscale.run(phase, NODE_ADOPT=True))
+    assert_ok(tailscale.run(phase, node_adopt=True))
     assert tailscale.asked == []
     assert not tailscale.shell.path(MARK).exists()
     (tailscale.shell.root / "stubs/tailscale").unlink()
-    assert "adopt: true, and tailscale is not installed here" in tailscale.check(NODE_ADOPT=True).stderr
+    assert "adopt: true, and tailscale is not installed here" in tailscale.check(node_adopt=True).stderr
 
 
 def test_a_join_waits_for_one_answer_and_no_direct_path(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,24 +348,24 @@ def test_a_member_is_a_relay_while_the_config_says_so_and_is_asked_no_more_than_
         ]
 
     for asked, port in (([], ""), (["40000"], "40000"), (["40000"], "40000"), (["40000", "40001"], "40001")):
-        assert_ok(tailscale.join(NODE_RELAY_PORT=port))
+        assert_ok(tailscale.join(node_relay_port=port))
         assert relays() == asked
     for _ in range(2):
         assert tailscale.join().returncode == 0
         assert relays()[2:] == [""]
     tailscale.shell.write("no-relay", "")
-    done = tailscale.join(NODE_RELAY_PORT="40000")
+    done = tailscale.join(node_relay_port="40000")
     assert "tailscale on a1 does not take '40000' as its relay's UDP port: no such flag" in done.stderr
 
 
 def test_an_adopted_machine_is_a_relay_by_its_owners_word_alone(tailscale: Tailscale) -> None:
     tailscale.is_(member(), "Running", "a1")
-    assert tailscale.join(NODE_ADOPT=True).returncode == 0
-    refused = tailscale.join(NODE_ADOPT=True, NODE_RELAY_PORT="40000")
+    assert tailscale.join(node_adopt=True).returncode == 0
+    refused = tailscale.join(node_adopt=True, node_relay_port="40000")
     assert "adopt: true, and this machine is no relay at UDP port 40000" in refused.stderr
     assert "next: run 'tailscale set --relay-server-port=40000' on a1" in refused.stderr
     tailscale.is_(member(RelayServerPort=40000), "Running", "a1")
-    assert tailscale.join(NODE_ADOPT=True, NODE_RELAY_PORT="40000").returncode == 0
+    assert tailscale.join(node_adopt=True, node_relay_port="40000").returncode == 0
     assert tailscale.asked == []
 
 
@@ -374,12 +374,12 @@ def test_an_adopted_machine_needs_the_clusters_tag(tailscale: Tailscale, phase: 
     for tags in ([], ["tag:other"], ["tag:cluster-b"]):
         tailscale.tags = tags
         tailscale.is_(member(), "Running", "a1")
-        refused = tailscale.run(phase, NODE_ADOPT=True)
+        refused = tailscale.run(phase, node_adopt=True)
         assert "this machine does not have the tag tag:cluster in its tailnet" in refused.stderr, tags
         assert "next: run 'tailscale up --advertise-tags=tag:cluster' on a1" in refused.stderr
     tailscale.tags = ["tag:other", "tag:cluster"]
     tailscale.is_(member(), "Running", "a1")
-    assert tailscale.run(phase, NODE_ADOPT=True).returncode == 0
+    assert tailscale.run(phase, node_adopt=True).returncode == 0
 
 
 def test_a_tailscale_from_a_snap_is_refused(tailscale: Tailscale) -> None:
@@ -387,7 +387,7 @@ def test_a_tailscale_from_a_snap_is_refused(tailscale: Tailscale) -> None:
     tailscale.shell.write("etc/systemd/system/snap.tailscale.tailscaled.service", "")
     (tailscale.shell.root / "stubs/tailscale").unlink()  # root's PATH need not lead to snaps
     for adopt in (True, False):
-        done = tailscale.check(NODE_ADOPT=adopt)
+        done = tailscale.check(node_adopt=adopt)
         assert_fails(done, "tailscale is a snap here", "next: run 'snap remove tailscale' on a1")
 
 
@@ -407,7 +407,7 @@ def test_networks_with_tailnet_addresses_are_refused(tailscale: Tailscale) -> No
         assert (done.returncode == 0) == (not found), done.stderr
         assert f"addresses of 100.64.0.0/10 ({found})" in done.stderr or not found, (address, route)
         tailscale.is_(member(), "Running", "a1")
-        assert tailscale.check(NODE_ADOPT=True).returncode == 0, (address, route)  # it is reached there already
+        assert tailscale.check(node_adopt=True).returncode == 0, (address, route)  # it is reached there already
 
 
 PROXY = 'PATH="/usr/bin:/bin"\nhttps_proxy="http://proxy.rack:3128"\nexport NO_PROXY=localhost,10.0.0.0/8\n'

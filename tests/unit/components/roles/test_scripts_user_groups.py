@@ -44,10 +44,10 @@ def run(
     rc: int = 0,
 ) -> subprocess.CompletedProcess[str]:
     values: dict[str, Value] = {
-        "USER_GROUPS_LINES": [row for row in groups.split("; ") if row],
-        "USER_GROUPS_MEMBERS": [f"vision {name}" for name in members.split()],
-        "USERS_LINES": users.split("; "),
-        "NFS_EXPORTS_PATH": "/export",
+        "user_groups_lines": [row for row in groups.split("; ") if row],
+        "user_groups_members": [f"vision {name}" for name in members.split()],
+        "users_lines": users.split("; "),
+        "nfs_exports_path": "/export",
     }
     done = machine.step(script_of("user_groups", *phases), values)
     assert done.returncode == rc, done.stderr

@@ -40,7 +40,7 @@ def node(shell: Shell) -> Shell:
 
 
 def up(node: Shell, *lines: str, phase: str = "machine", fails: bool = False) -> subprocess.CompletedProcess[str]:
-    done = node.step(script_of("user_keys", phase), {"USER_KEYS_LINES": list(lines)})
+    done = node.step(script_of("user_keys", phase), {"user_keys_lines": list(lines)})
     assert (done.returncode != 0) == fails, done.stderr
     return done
 

@@ -14,12 +14,12 @@ from tests.unit.shell import Shell, assert_ok, script_of
 
 UNITS = "/etc/systemd/system"
 ON: dict[str, Any] = {
-    "USER_LIMITS_ENABLED": True,
-    "USER_LIMITS_MEMORY_PERCENT": 50,
-    "USER_LIMITS_CPU_PERCENT": 75,
-    "USER_LIMITS_TASKS": 4096,
+    "user_limits_enabled": True,
+    "user_limits_memory_percent": 50,
+    "user_limits_cpu_percent": 75,
+    "user_limits_tasks": 4096,
 }
-OFF = {**ON, "USER_LIMITS_ENABLED": False}
+OFF = {**ON, "user_limits_enabled": False}
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def test_users_have_the_limits_of_the_config_and_daemons_and_the_managers_do_not
     assert [call for call in shell.calls if "restart" in call] == []
     for unit in ("system.slice", "user.slice"):
         assert shell.path(f"{UNITS}/{unit}.d/tailrack.conf").exists()
-    assert_ok(shell.step(script_of("machine", "leave"), {"NODE_ADOPT": False}))
+    assert_ok(shell.step(script_of("machine", "leave"), {"node_adopt": False}))
     assert list(shell.path(UNITS).iterdir()) == []
 
 

@@ -35,10 +35,10 @@ def head(shell: Shell) -> Shell:
 
 def run(shell: Shell, *phases: str, path: str = "/export", homes: str = "") -> subprocess.CompletedProcess[str]:
     values: dict[str, Value] = {
-        "USERS_LINES": ["bob 6003 6003"],
-        "NFS_EXPORTS_MOUNT": "/shared",
-        "NFS_EXPORTS_PATH": path,
-        "USERS_HOMES": homes,
+        "users_lines": ["bob 6003 6003"],
+        "nfs_exports_mount": "/shared",
+        "nfs_exports_path": path,
+        "users_homes": homes,
     }
     return shell.step(script_of("users", *phases), values, name="head-check")
 

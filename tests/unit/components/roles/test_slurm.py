@@ -63,7 +63,7 @@ class Model:
         """The cluster's own files by name."""
         settings = self.settings
         made = controller_files(settings, roles(settings), self.sites, self.head_address, self.cgroups)
-        return {name: made[f"SLURM_{name}".replace(".", "_").upper()] for name in FILES}
+        return {name: made[f"slurm_{name}".replace(".", "_")] for name in FILES}
 
 
 SMALL = Model(
@@ -101,7 +101,7 @@ models = pytest.mark.parametrize("model", [SMALL, LARGE], ids=["small", "large"]
 def join(shell: Shell, *nodes: Host, profile: str = "processes") -> None:
     """Write what nodes add, as their member steps do."""
     for one in nodes:
-        found = {**memory_values(one, 8, MEMORY_MB[one.site]), "NODE_PROFILE": profile}
+        found = {**memory_values(one, 8, MEMORY_MB[one.site]), "node_profile": profile}
         shell.call(write_node, read_values(NodeFiles, {**node_header(one), **found, **NO_POOL}))
 
 
@@ -231,14 +231,14 @@ def test_a_node_keeps_a_share_of_its_memory_and_jobs_on_all_cpus_get_no_more_tha
     for memory_mb, reserved_mb in ((1000, 256), (8000, 500), (64000, 4000), (256000, 8192), (2000000, 8192)):
         for cpus in (1, 2, 7, 224):
             found = memory_values(LARGE.nodes[0], cpus, memory_mb)
-            shares = {line.split()[0]: int(line.split()[1]) for line in str(found["NODE_MEMORY"]).splitlines()}
-            assert found["NODE_RESERVED_MB"] == reserved_mb, memory_mb
+            shares = {line.split()[0]: int(line.split()[1]) for line in str(found["node_memory"]).splitlines()}
+            assert found["node_reserved_mb"] == reserved_mb, memory_mb
             assert shares.keys() == {"ALL", "site-rack", "gpu-h200"}
-            assert all(0 < share * cpus <= found["NODE_REGISTERED_MB"] - reserved_mb for share in shares.values())
+            assert all(0 < share * cpus <= found["node_registered_mb"] - reserved_mb for share in shares.values())
     # It registers with a little less memory than it has, and keeps that with another kernel.
     for memory_mb in (1, 1000, 8000, 64213, 2000000):
         registered, margin = (
-            memory_values(LARGE.nodes[0], 8, memory_mb)["NODE_REGISTERED_MB"],
+            memory_values(LARGE.nodes[0], 8, memory_mb)["node_registered_mb"],
             min(memory_mb // 64, 1024),
         )
         assert 0 < registered <= memory_mb - margin <= registered + 63, memory_mb
@@ -329,7 +329,7 @@ def test_a_node_registers_the_values_that_the_controller_expects(shell: Shell, n
     files = on_the_head(shell, Model(SMALL.config, SMALL.head_address, SMALL.sites, tuple(nodes), False))
     sets = {line["NodeSet"] for line in lines(files["slurm.conf"]) if "NodeSet" in line}
     for one in nodes:
-        assert set(str(node_values(one)["NODE_FEATURES"]).split(",")) <= sets
+        assert set(str(node_values(one)["node_features"]).split(",")) <= sets
 
 
 def test_a_template_that_lacks_a_value_is_an_error_and_not_empty_text() -> None:

@@ -63,7 +63,7 @@ def test_keys_of_the_user_are_the_same_on_all_machines_and_in_no_own_file(shell:
     assert own_lines(files["slurm.conf"]) == ["JobAcctGatherFrequency=task=15"]
     flags = [line for line in files["slurm.conf"].splitlines() if line.startswith("PrologFlags")]
     assert flags == ["PrologFlags=Contain,Serial"]
-    assert "Frequency" not in machine_keys({"cgroups": False}, model.settings, head_cgroups=True)["NODE_SLURM_KEYS"]
+    assert "Frequency" not in machine_keys({"cgroups": False}, model.settings, head_cgroups=True)["node_slurm_keys"]
 
 
 def test_a_cluster_without_cgroups_gives_no_job_such_a_step(shell: Shell) -> None:
@@ -81,9 +81,9 @@ def test_accounting_measures_jobs_as_each_machine_can(shell: Shell) -> None:
     text = mixed(shell, LARGE)["slurm.conf"]
     assert gather not in text
     assert "PriorityWeightAge=1000" in text
-    assert gather in machine_keys({"cgroups": True}, LARGE.settings, head_cgroups=True)["NODE_SLURM_KEYS"].splitlines()
-    assert gather not in machine_keys({"cgroups": True}, without.settings, head_cgroups=True)["NODE_SLURM_KEYS"]
-    assert gather not in machine_keys({"cgroups": False}, LARGE.settings, head_cgroups=True)["NODE_SLURM_KEYS"]
+    assert gather in machine_keys({"cgroups": True}, LARGE.settings, head_cgroups=True)["node_slurm_keys"].splitlines()
+    assert gather not in machine_keys({"cgroups": True}, without.settings, head_cgroups=True)["node_slurm_keys"]
+    assert gather not in machine_keys({"cgroups": False}, LARGE.settings, head_cgroups=True)["node_slurm_keys"]
 
 
 def test_a_machines_keys_follow_the_config_the_head_node_and_its_own_check() -> None:
@@ -98,12 +98,12 @@ def test_a_machines_keys_follow_the_config_the_head_node_and_its_own_check() -> 
     ):
         model = replace(SMALL, config={"slurm": {"cgroups": wanted}})
         keys = machine_keys({"cgroups": offered}, model.settings, head)
-        assert (keys["NODE_PROFILE"], keys["NODE_CONFINED"]) == (profile.name, profile is CGROUPS), (
+        assert (keys["node_profile"], keys["node_confined"]) == (profile.name, profile is CGROUPS), (
             head,
             wanted,
             offered,
         )
-        assert keys["NODE_CGROUP_KEYS"].splitlines() == [*profile.cgroup], (head, wanted, offered)
+        assert keys["node_cgroup_keys"].splitlines() == [*profile.cgroup], (head, wanted, offered)
 
 
 def test_every_machine_has_its_files_before_the_head_node_knows_it(shell: Shell) -> None:

@@ -356,13 +356,13 @@ def test_the_drain_is_the_providers() -> None:
     assert "the node does too" in out.next
 
 
-HEADER = {**role_header("spot_notice"), "NODE_SPOT": "aws"}
+HEADER = {**role_header("spot_notice"), "node_spot": "aws"}
 UNIT = "/etc/systemd/system/tailrack-spot-notice.service"
 
 
 def test_only_a_machine_that_may_be_taken_back_has_the_service(shell: Shell) -> None:
     shell.stub("systemctl")
-    assert shell.step(script_of("spot_notice", "compute"), {**HEADER, "NODE_SPOT": ""}).returncode == 0
+    assert shell.step(script_of("spot_notice", "compute"), {**HEADER, "node_spot": ""}).returncode == 0
     assert shell.calls == []
     assert_ok(shell.step(script_of("spot_notice", "compute"), HEADER))
     assert "\nExecStart=" in shell.path(UNIT).read_text()

@@ -308,7 +308,7 @@ def test_it_samples_with_the_job_scripts_and_records_with_accounting_too() -> No
 def test_only_a_node_with_gpus_samples(shell: Shell) -> None:
     compute = script_of("usage", "machine", "compute")
     for gpus in (0, 2, 0, 2):
-        assert_ok(shell.step(compute, {"NODE_GPU_COUNT": gpus}))
+        assert_ok(shell.step(compute, {"node_gpu_count": gpus}))
         assert [shell.path(path).exists() for path in (SAMPLER, ANSWER)] == [bool(gpus)] * 2
 
 

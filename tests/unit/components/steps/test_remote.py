@@ -41,23 +41,23 @@ def step() -> Callable[..., Any]:
 
 
 def test_a_step_with_secrets_hides_its_whole_input_and_has_a_plain_result(step: Callable[..., Any]) -> None:
-    made = step({"USERS": "ada 6001 6001"}, secrets={"AUTH_KEY": "tskey-x"})
+    made = step({"users": "ada 6001 6001"}, secrets={"auth_key": "tskey-x"})
     assert "stdin" in made["a1-node"].secret_paths
     assert "tskey-x" not in made["a1-node"].in_plain_state
-    assert made.header("a1-node")["AUTH_KEY"] == "tskey-x"
+    assert made.header("a1-node")["auth_key"] == "tskey-x"
     assert made.secret_outputs == set()
 
 
 def test_a_step_receives_only_the_values_that_its_script_reads() -> None:
-    script = script_that_reads({"USERS_LINES"})
+    script = script_that_reads({"users_lines"})
 
     def program() -> dict[str, Any]:
-        values, secrets = {"USERS_LINES": "x", "OTHER": "y"}, {"MUNGE_KEY": "hush"}
+        values, secrets = {"users_lines": "x", "OTHER": "y"}, {"munge_key": "hush"}
         how: dict[str, Any] = {"label": "", "answer": NOTHING, "parent": Parent(), "secrets": secrets}
         return {"result": Step("a1-node", HOST, script, values, **how).result}
 
     made = record(program, answers={"a1-node": "{}"})
-    assert made.header("a1-node").keys() == {"USERS_LINES"}
+    assert made.header("a1-node").keys() == {"users_lines"}
     assert made["a1-node"].secret_paths.isdisjoint({"stdin"})
 
 
@@ -79,8 +79,8 @@ def test_a_command_with_its_own_program_uses_sudo_unless_the_login_is_root(user:
 
 
 @settings(max_examples=60)
-@given(st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9_]{3,8}", fullmatch=True), NO_NUL, min_size=1, max_size=6))
-@example({"QUOTES": 'it\'s "$(touch /tmp/x)" `id` ${HOME} \\ \n\r\n!!', "END": "\n", "DASH": "-n", "EMPTY": ""})
+@given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9_]{3,8}", fullmatch=True), NO_NUL, min_size=1, max_size=6))
+@example({"quotes": 'it\'s "$(touch /tmp/x)" `id` ${HOME} \\ \n\r\n!!', "end": "\n", "dash": "-n", "empty": ""})
 def test_any_text_in_a_request_is_read_as_it_was(values: dict[str, str]) -> None:
     assert read_request(render_request("a1-node", "a1", "", "", values)) == values
 

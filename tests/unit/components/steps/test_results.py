@@ -161,9 +161,9 @@ def test_an_answer_that_breaks_parsers_is_a_problem_and_no_error(text: str) -> N
 
 def test_one_node_that_answers_nonsense_stops_no_other(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config, answers={"b1-join": "Segmentation fault"})
-    assert stack.header("b1-register")["NODE_PROBLEM"].startswith("its answer is not a JSON object of at most 1048576")
-    assert stack.header("b1-register")["NODE_ADDRESS"] == ""
-    assert stack.header("a1-register")["NODE_PROBLEM"] == ""
+    assert stack.header("b1-register")["node_problem"].startswith("its answer is not a JSON object of at most 1048576")
+    assert stack.header("b1-register")["node_address"] == ""
+    assert stack.header("a1-register")["node_problem"] == ""
     nodes = {node["name"]: node["tailnet_ip"] for node in stack.outputs["cluster"]["nodes"]}
     assert nodes["b1"] is None
     assert nodes["a1"]

@@ -63,5 +63,5 @@ def test_the_head_link_contains_two_keys_alone(build: Build, lab_config: RawConf
 
 def test_without_an_auth_key_the_input_of_a_join_is_secret_all_the_same(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config)
-    assert stack.header("a1-join")["TAILNET_AUTH_KEY"] == ""
+    assert stack.header("a1-join")["tailnet_auth_key"] == ""
     assert "stdin" in stack["a1-join"].secret_paths

@@ -25,8 +25,8 @@ OPTIONAL = {
     *("enroot_pyxis", "container_smoke", "slurm_release", "restore", "exporters", "fio"),
     *("backup", "budget", "grafana", "job_hangs", "job_reports"),
 }
-PLANS = ("HEAD_EXPIRE_PLAN", "HEAD_FABRIC_PLAN")
-FIXED = {*(name for role in ROLES for name in role.texts), "NODE_LEAVE_PLAN", *PLANS, "DRIVER"}
+PLANS = ("head_expire_plan", "head_fabric_plan")
+FIXED = {*(name for role in ROLES for name in role.texts), "node_leave_plan", *PLANS, "driver"}
 
 
 @pytest.mark.parametrize("config", ["lab_config", "hosts_config"])
@@ -48,9 +48,9 @@ def test_a_value_that_a_script_reads_has_the_same_name_in_a_python_file() -> Non
     reads = {name for script in (*steps, *programs, plan.script()) for name in script.reads}
     assert len(reads) > 150
     text = "".join(path.read_text(encoding="utf-8") for path in FOLDER.parent.rglob("*.py"))
-    for role in ORDER:  # gives its values without its name: "lines" of the role users is USERS_LINES
-        path = next(path for path in (FOLDER / role / "role.py", FOLDER / "order.py") if path.is_file())
-        text += re.sub(r'"(\w+)"', rf'"{role}_\1"', path.read_text(encoding="utf-8")).upper()
+    for role in ORDER:  # gives its values without its name: "lines" of the role users is users_lines
+        for path in (FOLDER / "order.py", *FOLDER.glob(f"{role}/role.py")):
+            text += re.sub(r'"(\w+)"', rf'"{role}_\1"', path.read_text(encoding="utf-8"))
     assert {name for name in reads if f'"{name}"' not in text} == set()
 
 
