@@ -1,8 +1,9 @@
 """The only way for root to open, create and change files.
 
-An account can replace anything in its own folder by a link. So a path is opened folder by folder, by descriptor: every
-folder on the way must belong to root, a link is followed only where root alone could have made it, and a file is opened
-only in a folder that root alone can change. A file appears whole: it is written beside its path and renamed.
+An account can replace anything in its own folder by a link. So the folder of a path is opened part by part, by
+descriptor: every folder on the way must belong to root, a link is followed only where root alone could have made it,
+and a file is opened only in a folder that root alone can change. From then on the path begins with the descriptor
+(/proc/self/fd). A file appears whole: it is written beside its path and renamed.
 
 Programs import this module at each start, so it imports no module that takes long and that most of them do not use.
 
@@ -39,8 +40,11 @@ _unwritten: dict[int, int] | None = None
 # Where programs that a step calls, such as dpkg and useradd, write.
 _ALSO_WRITTEN = ("/", "/etc", "/opt", "/usr", "/usr/local", "/var", "/var/lib")
 
+_ABSENT = (FileNotFoundError, NotADirectoryError)
 _MOST_LINKS = 40
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = _ROOT | os.O_NOFOLLOW
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -78,37 +82,32 @@ def write_all(wanted: Sequence[File]) -> bool:
     """
     changed = False
     for file in wanted:
-        with _parent(file.path, make=True) as (folder, name):
-            changed = _write(folder, name, file) or changed
+        with _place(file.path, make=True) as place:
+            changed = _write(place, file) or changed
     return changed
 
 
-def _write(folder: int, name: str, file: File) -> bool:
+def _write(place: Path, file: File) -> bool:
     data = _ended(file.text).encode("utf-8", "surrogateescape")
     uid, gid = _uid(file.owner), _gid(file.group)
-    descriptor = _open_plain(folder, name)
+    descriptor = _open_plain(place)
     if descriptor is not None:
-        try:
-            if os.fstat(descriptor).st_size == len(data) and _read_all(descriptor) == data:
+        with os.fdopen(descriptor, "rb") as stream:
+            if os.fstat(descriptor).st_size == len(data) and stream.read() == data:
                 _set_owner(descriptor, uid, gid, file.mode)
                 return False
-        finally:
-            os.close(descriptor)
-    temporary = f".{name}.{random_name()}"
+    temporary = _beside(place)
     try:
-        descriptor = os.open(
-            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
-        )
-        with os.fdopen(descriptor, "wb") as stream:
+        with os.fdopen(os.open(temporary, _NEW, 0o600), "wb") as stream:
             stream.write(data)
             stream.flush()
-            _set_owner(descriptor, uid, gid, file.mode)
+            _set_owner(stream.fileno(), uid, gid, file.mode)
             if _unwritten is None:
-                os.fsync(descriptor)
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        _sync_folder(folder)
+                os.fsync(stream.fileno())
+        temporary.rename(place)
+        _sync_folder(place)
     except OSError as error:
-        _unlink(folder, temporary)
+        _unlink(temporary)
         raise Failure(
             f"cannot write {file.path}: {error.strerror}",
             f"make room or remove what is in the way (df -h {PurePosixPath(file.path).parent}), then run up again",
@@ -141,17 +140,20 @@ def sync() -> None:
     folders = dict(_unwritten or {})
     for path in _ALSO_WRITTEN:
         with suppress(FileNotFoundError):
-            descriptor = os.open(on_disk(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(on_disk(path), _ROOT)
             folders.setdefault(os.fstat(descriptor).st_dev, descriptor)
     for descriptor in folders.values():
         sync_file_system(descriptor)
 
 
-def _sync_folder(folder: int) -> None:
+def _sync_folder(place: Path) -> None:
+    descriptor = os.open(place.parent, _ROOT)
+    if _unwritten is not None and (device := os.fstat(descriptor).st_dev) not in _unwritten:
+        _unwritten[device] = descriptor
+        return
     if _unwritten is None:
-        os.fsync(folder)
-    elif (device := os.fstat(folder).st_dev) not in _unwritten:
-        _unwritten[device] = os.dup(folder)
+        os.fsync(descriptor)
+    os.close(descriptor)
 
 
 def _ended(text: str) -> str:
@@ -181,22 +183,27 @@ def rewrite(path: str, text: str) -> bool:
     except Failure as failure:
         if not (isinstance(failure.__cause__, OSError) and failure.__cause__.errno == errno.EBUSY):
             raise
-    with _parent(path) as (folder, name):
-        descriptor = os.open(name, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(_ended(text).encode("utf-8", "surrogateescape"))
+    with (
+        _place(path) as place,
+        os.fdopen(os.open(place, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC), "wb") as stream,
+    ):
+        stream.write(_ended(text).encode("utf-8", "surrogateescape"))
     return True
 
 
 def read(path: str, most: int = 2**24) -> str | None:
     """Return the text of a file, at most a number of bytes; None if there is no plain file."""
-    descriptor = open_to_read(path)
+    with suppress(*_ABSENT), _place(path) as place:
+        return _text(place, most)
+    return None
+
+
+def _text(place: Path, most: int = 2**24) -> str | None:
+    descriptor = _open_plain(place)
     if descriptor is None:
         return None
-    try:
-        return _read_all(descriptor, most).decode("utf-8", "surrogateescape")
-    finally:
-        os.close(descriptor)
+    with os.fdopen(descriptor, "rb") as stream:
+        return stream.read(most).decode("utf-8", "surrogateescape")
 
 
 def sha256(path: str) -> str:
@@ -225,11 +232,9 @@ def followed(path: str) -> str:
     """
     for _ in range(_MOST_LINKS):
         try:
-            with _existing(path) as found:
-                target = os.readlink(found[1], dir_fd=found[0]) if found else ""
+            with _place(path) as place:
+                target = str(place.readlink())
         except (OSError, Failure):
-            return path
-        if not target:
             return path
         path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     return path
@@ -269,13 +274,9 @@ def is_plain(path: str) -> bool:
 
 
 def _state(path: str) -> os.stat_result | None:
-    with _existing(path) as found:
-        if found is None:
-            return None
-        try:
-            return os.stat(found[1], dir_fd=found[0], follow_symlinks=False)
-        except FileNotFoundError:
-            return None
+    with suppress(*_ABSENT), _place(path) as place:
+        return place.lstat()
+    return None
 
 
 def lstat(path: str) -> os.stat_result | None:
@@ -283,10 +284,9 @@ def lstat(path: str) -> os.stat_result | None:
 
     Anyone may own the folders above. A link at the end is not followed.
     """
-    try:
+    with suppress(*_ABSENT):
         return Path(on_disk(path)).lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    return None
 
 
 def kind_of(path: str) -> int:
@@ -298,7 +298,7 @@ def kind_of(path: str) -> int:
 def parts_of(path: str) -> list[Part]:
     """Return the parts of a path that exist, from the top. No link is followed, and anyone may own the parts."""
     parts: list[Part] = []
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(root, _ROOT)
     try:
         for place in [*reversed(PurePosixPath(path).parents), PurePosixPath(path)][1:]:
             if (state := _state_in(descriptor, place.name)) is None:
@@ -324,11 +324,8 @@ def names_in(path: str) -> list[str]:
     """Return the names in a folder, sorted; none if there is no folder."""
     if not is_folder(path):
         return []
-    descriptor = _open_folders(PurePosixPath(path), make=False)
-    try:
-        return sorted(entry.name for entry in os.scandir(descriptor))
-    finally:
-        os.close(descriptor)
+    with _folder(path, closed=False) as folder:
+        return sorted(entry.name for entry in folder.iterdir())
 
 
 def names_in_any(path: str) -> list[str]:
@@ -342,16 +339,13 @@ def names_in_any(path: str) -> list[str]:
 
 def folders_in(path: str) -> dict[str, tuple[int, int]]:
     """Return the uid and gid of each folder in a folder of root's, by name, sorted. The one above may be like /tmp."""
-    try:
-        descriptor = _open_folders(PurePosixPath(path), make=False)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    try:
-        entries = sorted(os.scandir(descriptor), key=lambda entry: entry.name)
-        states = {each.name: each.stat(follow_symlinks=False) for each in entries if each.is_dir(follow_symlinks=False)}
-    finally:
-        os.close(descriptor)
-    return {name: (state.st_uid, state.st_gid) for name, state in states.items()}
+    states = {}
+    with suppress(*_ABSENT), _folder(path, closed=False) as folder:
+        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False):
+                state = entry.stat(follow_symlinks=False)
+                states[entry.name] = (state.st_uid, state.st_gid)
+    return states
 
 
 def read_in_folders(path: str, name: str) -> dict[str, str]:
@@ -364,39 +358,18 @@ def read_parts(path: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
 
     All folders must be root's. It is fast for thousands of folders: it opens the path once.
     """
-    if not is_folder(path):
-        return {}
     parts: dict[str, dict[str, str]] = {}
-    above = _open_folders(PurePosixPath(path), make=False)
-    try:
-        if _changed_by_others(os.fstat(above)):
-            raise Failure(f"another account can change {path}", f"give it to root: see 'ls -ld {path}'")
+    if not is_folder(path):
+        return parts
+    with _folder(path) as above:
         for entry in sorted(os.scandir(above), key=lambda entry: entry.name):
-            if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
-                parts[entry.name] = _read_in(above, PurePosixPath(path, entry.name), names)
-    finally:
-        os.close(above)
+            if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
+                continue
+            texts = parts.setdefault(entry.name, {})
+            with suppress(FileNotFoundError):  # another step has removed it meanwhile
+                _require_closed(entry.stat(follow_symlinks=False), f"{path}/{entry.name}")
+                texts |= {name: text for name in names if (text := _text(Path(entry.path, name))) is not None}
     return parts
-
-
-def _read_in(above: int, path: PurePosixPath, names: Sequence[str]) -> dict[str, str]:
-    texts = {}
-    try:
-        descriptor = os.open(path.name, _FOLDER, dir_fd=above)
-    except FileNotFoundError:
-        # Another step has removed it meanwhile.
-        return {}
-    try:
-        if _changed_by_others(os.fstat(descriptor)):
-            raise Failure(f"another account can change {path}", f"give it to root: see 'ls -ld {path}'")
-        for name in names:
-            file = _open_plain(descriptor, name)
-            if file is not None:
-                with os.fdopen(file, "rb") as stream:
-                    texts[name] = stream.read().decode("utf-8", "surrogateescape")
-    finally:
-        os.close(descriptor)
-    return texts
 
 
 def owner_of(path: str) -> str:
@@ -412,11 +385,8 @@ def owner_of(path: str) -> str:
 
 def real_path(path: str) -> str:
     """Return the path of a folder without links."""
-    descriptor = _open_folders(PurePosixPath(path), make=False)
-    try:
-        there = str(Path(f"/proc/self/fd/{descriptor}").readlink())
-    finally:
-        os.close(descriptor)
+    with _folder(path, closed=False) as folder:
+        there = str(folder.readlink())
     return there if root == "/" else there.removeprefix(root) or "/"
 
 
@@ -439,11 +409,11 @@ def make_folder(path: str, mode: int = 0o755, owner: str | int = "root", group: 
 
     Raises Failure if a link or a file is in its place.
     """
-    with _parent(path, make=True) as (above, name):
+    with _place(path, make=True) as place:
         with suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=above)
+            place.mkdir(0o700)
         try:
-            descriptor = os.open(name, _FOLDER, dir_fd=above)
+            descriptor = os.open(place, _FOLDER)
         except OSError as error:
             raise Failure(
                 f"{path} is a link or a file and must be a folder; nothing was changed through it",
@@ -453,7 +423,7 @@ def make_folder(path: str, mode: int = 0o755, owner: str | int = "root", group: 
             _set_owner(descriptor, _uid(owner), _gid(group or owner), mode)
         finally:
             os.close(descriptor)
-        _sync_folder(above)
+        _sync_folder(place)
 
 
 def make_new_folder(path: str, mode: int = 0o755) -> None:
@@ -461,115 +431,94 @@ def make_new_folder(path: str, mode: int = 0o755) -> None:
 
     Raises FileExistsError if something is there.
     """
-    above = _open_folders(PurePosixPath(path).parent, make=False)
-    try:
-        state = os.fstat(above)
+    with _place(path, closed=False) as place:
+        state = place.parent.stat()
         if _changed_by_others(state) and not state.st_mode & stat.S_ISVTX:
             raise Failure(f"another account can replace {path}", f"run 'namei -l {path}' to find it")
-        os.mkdir(PurePosixPath(path).name, mode, dir_fd=above)
-    finally:
-        os.close(above)
+        place.mkdir(mode)
 
 
 def set_mode(path: str, mode: int) -> None:
     """Set the mode of a plain file."""
-    with _parent(path) as (folder, name):
-        descriptor = _open_plain(folder, name)
-        if descriptor is not None:
-            os.fchmod(descriptor, mode)
-            os.close(descriptor)
-
-
-def write_temporary(folder: str, prefix: str, text: str) -> str:
-    """Write a new file that only root can read, without a final newline, and return its path."""
-    path = f"{folder}/{prefix}{random_name()}"
-    with _parent(path) as (descriptor, name):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(name, flags, 0o600, dir_fd=descriptor), "w", encoding="utf-8") as stream:
-            stream.write(text)
-    return path
+    descriptor = open_to_read(path)
+    if descriptor is not None:
+        os.fchmod(descriptor, mode)
+        os.close(descriptor)
 
 
 def remove(path: str) -> bool:
     """Remove a file or a link, and return whether there was one."""
-    with _existing(path) as found:
-        return found is not None and _unlink(*found)
+    with suppress(*_ABSENT), _place(path) as place:
+        return _unlink(place)
+    return False
 
 
 def remove_if_empty(path: str) -> bool:
     """Remove an empty folder, and return whether it did. The folder above may be one like /tmp."""
     try:
-        above = _open_folders(PurePosixPath(path).parent, make=False)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    try:
-        os.rmdir(PurePosixPath(path).name, dir_fd=above)
+        with _place(path, closed=False) as place:
+            place.rmdir()
     except OSError:
         return False
-    finally:
-        os.close(above)
     return True
 
 
 def remove_folder(path: str) -> None:
     """Remove a folder with everything in it, or a link or file in its place. No link is followed."""
-    with _existing(path) as found:
-        if found is not None and is_folder(path):
-            _remove_tree(*found)
-        elif found is not None:
-            _unlink(*found)
+    with suppress(*_ABSENT), _place(path) as place:
+        _remove_any(place)
 
 
 def empty_folder(path: str) -> None:
     """Remove everything in a folder of any account, and keep the folder. A link in its place is not followed."""
-    with _existing(path) as found:
-        if found is None or not is_folder(path):
-            return
-        descriptor = os.open(found[1], _FOLDER, dir_fd=found[0])
-    try:
-        for entry in list(os.scandir(descriptor)):
-            if entry.is_dir(follow_symlinks=False):
-                _remove_tree(descriptor, entry.name)
-            else:
-                _unlink(descriptor, entry.name)
-    finally:
-        os.close(descriptor)
+    with suppress(*_ABSENT), _place(path) as place:
+        descriptor = os.open(place, _FOLDER)
+        try:
+            for entry in [*_by_descriptor(descriptor).iterdir()]:
+                with suppress(FileNotFoundError):
+                    _remove_any(entry)
+        finally:
+            os.close(descriptor)
+
+
+def _remove_any(place: Path) -> None:
+    import shutil
+
+    if stat.S_ISDIR(place.lstat().st_mode):
+        shutil.rmtree(place)
+    else:
+        _unlink(place)
 
 
 def rename(path: str, to: str) -> None:
     """Rename a file or folder; another file at the new path is replaced."""
-    with _parent(path) as (folder, name), _parent(to, make=True) as (new_folder, new_name):
-        os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
-        _sync_folder(new_folder)
+    with _place(path) as place, _place(to, make=True) as new_place:
+        place.rename(new_place)
+        _sync_folder(new_place)
 
 
 def link(path: str, target: str) -> bool:
     """Make a symbolic link in place of what is there; return whether it changed."""
-    with _parent(path, make=True) as (folder, name):
-        try:
-            if os.readlink(name, dir_fd=folder) == target:
+    with _place(path, make=True) as place:
+        with suppress(OSError):
+            if str(place.readlink()) == target:
                 return False
-        except OSError:
-            pass
-        temporary = f".{name}.{random_name()}"
-        os.symlink(target, temporary, dir_fd=folder)
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        temporary = _beside(place)
+        temporary.symlink_to(target)
+        temporary.rename(place)
         return True
 
 
 def room_error(folder: str, size: int = 65536) -> str:
     """Return the error of writing a file in a folder; empty if there is room, or no such folder."""
-    name = ".tailrack-room"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        with _existing(f"{folder}/{name}") as found:
-            if found is not None:
-                _unlink(found[0], name)
-                try:
-                    with os.fdopen(os.open(name, flags, 0o600, dir_fd=found[0]), "wb") as stream:
-                        stream.write(bytes(size))
-                finally:
-                    _unlink(found[0], name)
+        with suppress(*_ABSENT), _place(f"{folder}/.tailrack-room") as place:
+            _unlink(place)
+            try:
+                with os.fdopen(os.open(place, _NEW, 0o600), "wb") as stream:
+                    stream.write(bytes(size))
+            finally:
+                _unlink(place)
     except OSError as error:
         return str(error.strerror)
     return ""
@@ -577,8 +526,9 @@ def room_error(folder: str, size: int = 65536) -> str:
 
 def open_to_read(path: str) -> int | None:
     """Open a plain file; return None for anything else."""
-    with _existing(path) as found:
-        return _open_plain(*found) if found else None
+    with suppress(*_ABSENT), _place(path) as place:
+        return _open_plain(place)
+    return None
 
 
 def read_process(pid: str, name: str) -> str:
@@ -594,20 +544,19 @@ def read_process(pid: str, name: str) -> str:
 
 def open_to_lock(path: str) -> int:
     """Open a file that only root can open, and make it if it is missing. No child process inherits the descriptor."""
-    with _parent(path, make=True) as (folder, name):
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(name, flags, 0o600, dir_fd=folder)
+    with _place(path, make=True) as place:
+        return os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def open_to_write(path: str, mode: int = 0o600) -> int:
     """Open an empty file for writing. A link in its place is replaced."""
-    with _parent(path, make=True) as (folder, name):
+    with _place(path, make=True) as place:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
-            descriptor = os.open(name, flags, mode, dir_fd=folder)
+            descriptor = os.open(place, flags, mode)
         except OSError:
-            _unlink(folder, name)
-            descriptor = os.open(name, flags | os.O_EXCL, mode, dir_fd=folder)
+            _unlink(place)
+            descriptor = os.open(place, flags | os.O_EXCL, mode)
         os.fchmod(descriptor, mode)
         return descriptor
 
@@ -620,29 +569,26 @@ def on_disk(path: str) -> str:
 # Opening by descriptor.
 
 
-def _remove_tree(folder: int, name: str) -> None:
-    import shutil
-
-    shutil.rmtree(f"/proc/self/fd/{folder}/{name}")
-
-
 def random_name() -> str:
     """Return a name that no one can guess."""
     return os.urandom(8).hex()
 
 
-def _unlink(folder: int, name: str) -> bool:
-    try:
-        os.unlink(name, dir_fd=folder)
-    except FileNotFoundError:
-        return False
-    return True
+def _beside(place: Path) -> Path:
+    return place.with_name(f".{place.name}.{random_name()}")
 
 
-def _open_plain(folder: int, name: str) -> int | None:
+def _unlink(place: Path) -> bool:
+    with suppress(FileNotFoundError):
+        place.unlink()
+        return True
+    return False
+
+
+def _open_plain(place: Path) -> int | None:
     """Open a plain file to read. Return None for anything else, such as a link, or a FIFO that would block."""
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -651,40 +597,28 @@ def _open_plain(folder: int, name: str) -> int | None:
     return None
 
 
-def _read_all(descriptor: int, most: int = 2**30) -> bytes:
-    parts = []
-    while most > 0 and (part := os.read(descriptor, min(most, 2**20))):
-        parts.append(part)
-        most -= len(part)
-    return b"".join(parts)
+def _by_descriptor(descriptor: int) -> Path:
+    return Path(f"/proc/self/fd/{descriptor}")
 
 
 @contextmanager
-def _parent(path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """Open the folder of a path, which root alone can change, and give it with the name in it."""
-    pure = PurePosixPath(path)
-    descriptor = _open_folders(pure.parent, make=make)
+def _folder(path: str, *, make: bool = False, closed: bool = True) -> Iterator[Path]:
+    """Open a folder of root's, and give its path by descriptor. `closed`: refuse it if others can change it."""
+    descriptor = _open_folders(PurePosixPath(path), make=make)
     try:
-        if _changed_by_others(os.fstat(descriptor)):
-            raise Failure(f"another account can change {pure.parent}", f"give it to root: see 'ls -ld {pure.parent}'")
-        yield descriptor, pure.name
+        if closed:
+            _require_closed(os.fstat(descriptor), path)
+        yield _by_descriptor(descriptor)
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def _existing(path: str) -> Iterator[tuple[int, str] | None]:
-    """Like `_parent`, but give None if a folder on the way does not exist."""
-    try:
-        parent = _parent(path)
-        found = parent.__enter__()
-    except (FileNotFoundError, NotADirectoryError):
-        yield None
-        return
-    try:
-        yield found
-    finally:
-        parent.__exit__(None, None, None)
+def _place(path: str, *, make: bool = False, closed: bool = True) -> Iterator[Path]:
+    """Open the folder of a path like `_folder`, and give the path in it."""
+    pure = PurePosixPath(path)
+    with _folder(str(pure.parent), make=make, closed=closed) as folder:
+        yield folder / pure.name
 
 
 def _open_folders(path: PurePosixPath, *, make: bool) -> int:
@@ -692,14 +626,17 @@ def _open_folders(path: PurePosixPath, *, make: bool) -> int:
     if not path.is_absolute() or ".." in path.parts:
         raise ValueError(f"{path} must be an absolute path without '..'")
     left = list(path.parts[1:])
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(root, _ROOT)
     links = 0
     try:
         while left:
             name = left.pop(0)
             state = _state_in(descriptor, name)
             if state is None and make:
-                _require_root(descriptor, path)
+                if _changed_by_others(os.fstat(descriptor)):
+                    raise Failure(
+                        f"another account can change a folder above {path}", f"run 'namei -l {path}' to find it"
+                    )
                 os.mkdir(name, 0o755, dir_fd=descriptor)
             elif state is not None and stat.S_ISLNK(state.st_mode):
                 # /var/run is such a link.
@@ -710,7 +647,7 @@ def _open_folders(path: PurePosixPath, *, make: bool) -> int:
                     raise Failure(f"{path} leads through a link with '..'")
                 left = [part for part in target.parts if part != "/"] + left
                 if target.is_absolute():
-                    descriptor = _step(descriptor, root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                    descriptor = _step(descriptor, root, _ROOT)
                 continue
             descriptor = _step(descriptor, name, _FOLDER)
             if os.fstat(descriptor).st_uid != os.geteuid():
@@ -734,9 +671,9 @@ def _state_in(folder: int, name: str) -> os.stat_result | None:
         return None
 
 
-def _require_root(folder: int, path: PurePosixPath) -> None:
-    if _changed_by_others(os.fstat(folder)):
-        raise Failure(f"another account can change a folder above {path}", f"run 'namei -l {path}' to find it")
+def _require_closed(state: os.stat_result, path: str) -> None:
+    if _changed_by_others(state):
+        raise Failure(f"another account can change {path}", f"give it to root: see 'ls -ld {path}'")
 
 
 def _changed_by_others(state: os.stat_result) -> bool:

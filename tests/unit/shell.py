@@ -219,9 +219,9 @@ class Shell:
         clock = HurriedTime() if self.path("hurry").exists() else time
         write, make_folder = files._write, files.make_folder
 
-        def recorded(folder: int, name: str, file: files.File) -> bool:
+        def recorded(place: Path, file: files.File) -> bool:
             self.owners[file.path] = (str(file.owner), str(file.group))
-            return write(folder, name, file)
+            return write(place, file)
 
         def recorded_folder(path: str, mode: int = 0o755, owner: str | int = "root", group: str | int = "") -> None:
             self.owners[path] = (str(owner), str(group or owner))

@@ -213,7 +213,8 @@ def log_in(now: Tailscale, values: JoinValues, host: str) -> None:
     if now.state == "Running":
         options.append("--force-reauth")
     # Without a key, a placeholder keeps tailscale from waiting for a login in a browser.
-    key_file = files.write_temporary(_KEY_FOLDER, _KEY_PREFIX, values.tailnet_auth_key or "tskey-none")
+    key_file = f"{_KEY_FOLDER}/{_KEY_PREFIX}{files.random_name()}"
+    files.write(key_file, values.tailnet_auth_key or "tskey-none", 0o600)
     try:
         login = attempt(
             "tailscale", "up", *options, f"--auth-key=file:{key_file}", limit=_JOIN_SECONDS + 10, keep_errors=True

@@ -104,8 +104,8 @@ def test_root_owns_a_reclaimed_folder_and_the_account_owns_only_its_subfolders(p
 def test_an_account_that_swaps_its_folder_for_links_all_the_time_gets_nothing_of_roots(place: Path) -> None:
     theirs, before = place / "theirs", seen(place)
     swap = (
-        f"cd {theirs} && mkdir -p state && while :; do mv state kept 2>/dev/null; ln -s {place}/outside state; "
-        "rm -f state; mv kept state; done"
+        f"cd {theirs} && while :; do mkdir -p state; mv state kept; ln -s {place}/outside state; rm -f state; "
+        "mv kept state; done"
     )
     words = ["runuser", "-u", USER, "--", "timeout", "--foreground", "-s", "KILL", "60", "sh", "-c", swap]
     with subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True) as attack:

@@ -220,10 +220,10 @@ def test_the_down_of_a_head_node_ends_well_from_wherever_it_was_cut(shell: Shell
     shell.path("/root").mkdir()
     removals = iter(range(cut))
 
-    def unlink(folder: int, name: str) -> bool:
+    def unlink(place: Path) -> bool:
         if next(removals, None) is None:
             raise _Cut
-        return _unlink(folder, name)
+        return _unlink(place)
 
     with mock.patch.object(files, "_unlink", unlink), pytest.raises(_Cut):
         shell.step(script, values, "down", "head-head")

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -127,10 +128,10 @@ def test_the_own_name_moves_to_the_tailnet_address_and_the_rest_stays(program: N
 def test_only_a_mounted_file_is_written_in_place(program: Names, monkeypatch: pytest.MonkeyPatch, mount: bool) -> None:
     rename = os.rename
 
-    def busy(path: str, to: str, **folders: int) -> None:
-        if to == "hosts":
+    def busy(path: Path, to: Path) -> None:
+        if to.name == "hosts":
             raise OSError(errno.EBUSY, "Device or resource busy")
-        rename(path, to, **folders)
+        rename(path, to)
 
     if mount:
         monkeypatch.setattr(os, "rename", busy)  # in a container it is a mount, which cannot be replaced
