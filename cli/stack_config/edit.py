@@ -1,7 +1,5 @@
 """Edit `Pulumi.<stack>.yaml`: set keys of one section, and keep everything else, comments included."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

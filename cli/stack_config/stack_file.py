@@ -3,8 +3,6 @@
 The CLI's own errors name neither the key nor the remedy.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """The unchecked config of a stack, for uses before the program checks it, or if the program refuses it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

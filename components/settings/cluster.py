@@ -1,7 +1,5 @@
 """The sections `cluster` and `head`, with `head.user_limits`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field
@@ -72,7 +70,6 @@ class Head(Section):
     """Limits for each user's processes on the head node."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report an unknown site, and a head node that runs jobs although the config does not accept the risk."""
         check_sites(self, "site", "the head node would have no site", stack, report)
         if self.compute and not self.accept_root_risk:
             fix = "write false or remove the key, or write accept_root_risk: true beside it to accept this"

@@ -1,7 +1,5 @@
 """Rules between keys that several sections have. Each function reports what breaks its rule."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath

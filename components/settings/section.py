@@ -3,8 +3,6 @@
 A key has words of its own only where its type does not say them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -4,8 +4,6 @@ The other stack may be in another checkout with other keys. `shape` is a digest 
 stack rejects such a section instead of misreading it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

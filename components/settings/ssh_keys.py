@@ -1,7 +1,5 @@
 """Public SSH keys as values in the config, their formats, and a check that a key is complete."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated
 

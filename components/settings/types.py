@@ -1,7 +1,5 @@
 """Value types that several sections use."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

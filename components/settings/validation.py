@@ -49,7 +49,6 @@ class Sizes(Section):
     """The checks of the sizes of a measurement, whose keys its sections have."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report sizes that cannot be measured, and a `gate_bytes` that is not measured."""
 
         def show(size: int) -> str:
             return report.value(path, size) if report.hides(path) else format_size(size)
@@ -188,7 +187,6 @@ class Nccl(Sizes):
     """Additional srun options, such as --cpu-bind=none."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report sizes that cannot be measured, a source without a checksum, and contradictions."""
         super().check(stack, report)
         names = [self.collective, *self.more_collectives]
         for number, name in enumerate(self.more_collectives):
@@ -236,7 +234,6 @@ class StorageFloor(Section):
     """Highest acceptable latency of a random read of 4 KiB, in microseconds."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report unknown sites, and a section without a floor."""
         check_sites(self, "sites", "the floors would judge no node", stack, report)
         if not self.model_fields_set & FIGURES.keys():
             report.add((self,), "has no floor", "its target would be UNJUDGED", f"write one of {', '.join(FIGURES)}")
@@ -269,7 +266,6 @@ class StorageMeasurement(Section):
     """Floors by target; without one, a target is UNJUDGED."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report a size that no node should write, a measurement that takes hours, and floors that judge nothing."""
         for name in ("size", "checkpoint_size"):
             path, value = report.at(self, name), getattr(self, name)
             if value is not None and not _LEAST_BYTES <= value <= _MOST_BYTES:
@@ -330,7 +326,6 @@ class Training(Section):
     """Time limit of the job, in minutes."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report a container image in a cluster without containers."""
         fix = "python: PATH of a Python that has PyTorch on every node"
         _check_image(self, "the benchmark", fix, stack, report)
 
@@ -383,7 +378,6 @@ class Validation(Sizes):
         yield from filter(None, (self, self.training, self.storage))
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report sizes, floors and nodes that cannot be measured. Warn about sizes that no measurement uses."""
         super().check(stack, report)
         scopes = {*stack.sites, CROSS_SITE, NODE}
         breaks = "the floor would not apply to any measurement"

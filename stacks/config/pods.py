@@ -1,7 +1,5 @@
 """Rules of a stack with pods: sections of the config that pods cannot use, or that would break their jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from components.roles.cluster_settings import ClusterSettings

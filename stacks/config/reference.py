@@ -1,7 +1,5 @@
 """All config keys with type, default and text, for `make config-help`."""
 
-from __future__ import annotations
-
 import difflib
 import re
 import sys

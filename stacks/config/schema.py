@@ -3,8 +3,6 @@
 It knows less than `parse`, which also checks what depends on other keys, files and machines.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

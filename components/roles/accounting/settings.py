@@ -85,7 +85,6 @@ class UnusedGpus(Section):
     """QOS whose jobs may hold idle GPUs, such as one for interactive jobs."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report jobs that would end without a message."""
         if 0 < self.end_minutes <= self.tell_minutes:
             problem = f"is not more than tell_minutes ({self.tell_minutes})"
             fix = f"write more than {self.tell_minutes}, or 0 for never"
@@ -109,7 +108,6 @@ class Accounting(Section):
     """Tell users whose jobs hold [unused GPUs](day-2.md#accounting), and end such jobs; default: off."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report unknown names, cycles, and limits without accounting."""
         accounts = {account.name: [account.parent] if account.parent is not None else [] for account in self.accounts}
         qos = {service.name: service.preempts for service in self.qos}
         for sections, kind in ((self.accounts, "account"), (self.qos, "QOS")):

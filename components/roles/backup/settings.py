@@ -99,7 +99,6 @@ class Backup(Section):
     """The users' homes on the share; default: not part of backups."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report a target inside the cluster or on the share, and missing keys of a kind of target."""
         path, config = report.at(self, "target"), stack.config
         target = report.value(path, self.target)
         if self.homes and config.storage.homes:

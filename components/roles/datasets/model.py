@@ -1,7 +1,5 @@
 """Names, files and ports of data sets, and the texts that machines exchange, which are checked here."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

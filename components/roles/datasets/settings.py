@@ -82,7 +82,6 @@ class Dataset(Section):
     """Let `up` wait until each of the nodes has its copy; otherwise copying goes on after `up`."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report unknown sites, keys of another kind of source, and folders on the wrong disk."""
         check_sites(self, "sites", "no node there would get a copy", stack, report)
         check_local(self, "folder", "jobs would read it over the network", stack, report)
         kind, share, source = kind_of(self.source), stack.share, report.value(report.at(self, "source"), self.source)

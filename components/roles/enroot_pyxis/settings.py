@@ -159,7 +159,6 @@ class Containers(Section):
         return self.model_copy(update={"artifacts": base, "checksums": dict(sums(self))})
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report files without a checksum, duplicate images, and images that no one could fetch or store."""
         self._check_checksums(report)
         check_local(self, "local", "a container would start over the network", stack, report)
         logins = {(registry.host, registry.user) for registry in self.registries}

@@ -4,8 +4,6 @@ The checksums are not here, because no second source could confirm those of upst
 config or from the user's own folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Mapping

@@ -86,7 +86,6 @@ class Health(Section):
     default: off."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report keys of the check at boot that have no effect."""
         if self.on_boot == "none" and self.on_boot_reboot:
             fix = "write on_boot: quick or dcgm, or remove it"
             report.add((self, "on_boot_reboot"), "is true without on_boot", "no check could find an error", fix)

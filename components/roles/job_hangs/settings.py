@@ -14,5 +14,4 @@ class JobHangs(Section):
     an evaluation by one rank takes."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report a search without the health check, which samples GPUs."""
         check_on((self,), "health", stack.config.health.enabled, "no job's GPUs would be sampled", report)

@@ -30,7 +30,6 @@ class Channel(Section):
     """The address that reports are posted to. It allows anyone to post there."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report an address that Slack does not have."""
         check_slack_url(self, self.kind, self.url, "Slack would reject every report", report)
 
 
@@ -47,7 +46,6 @@ class JobReports(Section):
         return self.model_copy(update={"mail": None, "channels": ()})
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report a section without an effect, and channels of one name."""
         if self.mail is None and not self.channels:
             fix = 'write mail: {sender: cluster@example.org, smarthost: "smtp.example.org:587"}, or remove the section'
             report.add((self,), "has neither mail nor channels", "no one would get a report about a job", fix)

@@ -36,7 +36,6 @@ class Mlflow(Section):
     node with the wheels. Each file must match its sha256."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report a port that a daemon of the monitoring also has on the head node."""
         if (monitoring := stack.config.monitoring) is None:
             return
         daemons = [(monitoring, name) for name in ("port", "exporter_port", "alertmanager_port")]

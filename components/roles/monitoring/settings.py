@@ -84,7 +84,6 @@ class MailAccount(Section):
     password."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report half a log-in, and a password that would be sent without encryption."""
         check_both(self, "user", "password", "the mail server would reject the log-in", report)
         if not self.encrypted and self.password is not None:
             problem, breaks = "is false with a password", "anyone between the two machines could read the password"
@@ -107,7 +106,6 @@ class Receiver(MailAccount):
     """Mail only, required: the mail server, as HOST:PORT."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report missing keys, and keys of another kind."""
         super().check(stack, report)
         given, kind = self.model_fields_set, self.kind
         for name in REQUIRED[kind]:
@@ -158,7 +156,6 @@ class Monitoring(Section):
         return self.model_copy(update={"receivers": (), "grafana": None})
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report two daemons on one port of the head node."""
         daemons: list[tuple[Section, str, str]] = [(self, "port", "Prometheus")]
         daemons.append((self, "exporter_port", "the node exporter"))
         daemons += [(self.grafana, "port", "Grafana")] if self.grafana else []

@@ -129,7 +129,6 @@ class PoolStorage(Section):
     mounts: Mounts = ()
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report mounts that contradict each other or the rest of the config."""
         check_mounts(self.mounts, stack, report)
 
 

@@ -56,7 +56,6 @@ class Storage(Section):
     """A file system of yours that has the users' homes, instead of the share: a mount that all machines need."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report a share in the home of a login account, or around its own mount point."""
         path, mount = PurePosixPath(self.path), PurePosixPath(self.mount)
         for name, folder in (("path", path), ("mount", mount)):
             for login in set(folder.parts[2:3]) & stack.logins.keys():

@@ -19,7 +19,6 @@ class Scratch(Section):
     """When the disk is fuller than this, cached files that were not used lately are removed sooner."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report a folder on the share, and a folder that no script would manage."""
         check_local(self, "folder", "scratch data would go over the network", stack, report)
         health = getattr(stack.config, "health", None)  # a pool has its cluster's
         if self.folder is not None and health is not None and not health.enabled:

@@ -1,7 +1,5 @@
 """The sections `slurm` and, of a pool, `elastic`."""
 
-from __future__ import annotations
-
 import difflib
 import math
 import re
@@ -161,7 +159,6 @@ class Partition(Section):
     """The longest run time of a job: minutes, HH:MM:SS or D-HH:MM."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report sites that the stack does not have, and those that are in the list twice."""
         check_sites(self, "sites", "slurmctld would reject its config", stack, report)
 
 
@@ -204,7 +201,6 @@ class Slurm(Section):
     """SHA-256 of the SHA256SUMS of these packages."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report keys that tailrack owns, unknown or duplicate keys, and text where Slurm needs a number."""
         self._check_release(report)
         names: set[str] = set()
         for key_name, text in self.settings.items():
@@ -328,7 +324,6 @@ class Elastic(Section):
     """CPUs of each core (`lscpu`, threads per core)."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report conflicts with the pool's nodes and their prices."""
         nodes, allowed, limit = stack.nodes, len(stack.config.nodes()), self.max_price_per_hour
         if stack.config.idle_limit_minutes is not None:
             breaks = "make reap would destroy the placeholders that bring machines"

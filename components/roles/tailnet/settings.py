@@ -94,7 +94,6 @@ class Relay(Section):
     """The relay's UDP port; the node's firewall must let it in."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report an unknown node, and a port that is taken."""
         names = {node.name for node in stack.nodes}
         check_known(self, "node", names, "is not a node of this stack", "there would be no relay", report)
         if self.port == WIREGUARD_PORT:
@@ -141,7 +140,6 @@ class WayToTailnet(Section):
         return self.kind or derived_kind({name for name, value in self if value is not None}, brought)
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report nodes without a way into a tailnet, and contradictory keys."""
         kind, given = self.kind_where(stack.brings_tailnet), self.model_fields_set
         allowed, breaks = _KEYS[kind]
         for name in sorted(given):
@@ -209,7 +207,6 @@ class Tailnet(WayToTailnet):
     server's relays."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report nodes without a way into a tailnet. Warn about a key in plain text."""
         super().check(stack, report)
         url = self.control_url
         if url is not None and url.startswith("http:") and not loopback(urlsplit(url).hostname or ""):

@@ -1,7 +1,5 @@
 """The sections `users`, `groups` and `github_keys`, and checks for clashes between them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial

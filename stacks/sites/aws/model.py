@@ -108,7 +108,6 @@ class AwsPool(GpuPool, AwsShape):
         return self.market in ("capacity-block", "reservation")
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report a market without its reservation, or the reverse, and an image that the nodes cannot use."""
         if self.reserved and self.reservation is None:
             problem, fix = f"is missing for market {self.market}", "write the id, cr-..."
             report.add((self, "reservation"), problem, "EC2 would not know which one", fix)
@@ -178,7 +177,6 @@ class AwsSite(SiteOfNewMachines):
     """Tags for everything that the stack creates."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report settings that EC2 would reject, or that cost money without use."""
         super().check(stack, report)
         check_not_empty(self, self.pools, stack, report)
         for name, partner in (("subnet", "vpc"), ("vpc", "subnet")):

@@ -55,7 +55,6 @@ class Machine(Section):
     """Its pinned public key."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report a log-in without a key, with two, or with a locked key that the passphrase does not open."""
         check_one_key(self, report)
         if (file := self.private_key_file) is None:
             return
@@ -197,7 +196,6 @@ class HostsSite(Site):
     stage: Stage = False
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report a head node that is not a host, and one machine twice. Warn about a host key of several machines."""
         check_pods(self, stack.head, report)
         head, names = stack.head, {host.name for host in self.hosts}
         if self.name == head.site and head.name not in names and len(names) == len(self.hosts):  # no duplicate

@@ -56,7 +56,6 @@ class LabSite(Site):
     """The machine that the head node imitates, if it is at this site; as `like` of a pool, without `pod`."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report a site without nodes, and networks that overlap or are too small."""
         check_not_empty(self, self.pools, stack, report)
         if self.subnet is not None and room(self.subnet) < (count := len(nodes(self, stack.head))):
             problem, breaks = f"has {room(self.subnet)} addresses for {count} nodes", "the last would get no address"

@@ -24,7 +24,6 @@ class LocalSite(Site):
     """Take this machine from another cluster, like `take_over` of a host."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report a second local site, and a local site without the head node."""
         sites = self.all_of_kind(stack)
         for site in sites[1:]:
             problem = f"is local, like {report.at(self).removeprefix(ROOT)}"

@@ -1,7 +1,5 @@
 """Keys of sites and pools whose machines the stack rents from a cloud, and the nodes of such a site."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -144,7 +142,6 @@ class RentedSite(SiteOfNewMachines):
     """The head node's machine; required if it is at this site."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report what a cloud would reject, or what costs money without use."""
         super().check(stack, report)
         check_not_empty(self, self.pools, stack, report)
         if stack.head.site == self.name and self.head is None:

@@ -44,7 +44,6 @@ class RunPodSite(RentedSite):
         return {"disk_gb": self.disk_gb, "volume_gb": self.volume_gb}
 
     def check(self, stack: Stack, report: Report) -> None:
-        """Report what RunPod would reject, and settings that no pod can have."""
         if not self.accept_pod_risk:
             fix = "write accept_pod_risk: true to accept this, or rent machines with systemd"
             report.add((self, "accept_pod_risk"), "is not true", RISK, fix)
