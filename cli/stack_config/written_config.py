@@ -11,7 +11,6 @@ from stacks.sites import KINDS
 from stacks.sites.hosts.other_stacks import hosts_of, with_outputs
 from stacks.sites.hosts.outputs import OtherStack
 from stacks.sites.hosts.presets import PRESETS
-from stacks.sites.kind import Kind, NodeSpec, Site
 
 
 class WrittenConfig:
@@ -29,6 +28,8 @@ class WrittenConfig:
         base_dir: Path = Path(),
     ) -> None:
         self._config, self._other_stack, self._base_dir = config, other_stack, base_dir
+        self._sites, self._heads = self.mappings("tailrack:sites"), self.mappings("tailrack:head")
+        self._kinds = [KINDS[kind] for site in self._sites if (kind := str(site.get("kind"))) in KINDS]
 
     @property
     def cluster(self) -> str:
@@ -60,19 +61,12 @@ class WrittenConfig:
         return any(kind.lists_head for kind in self._kinds)
 
     @property
-    def _kinds(self) -> list[Kind[Site, NodeSpec]]:
-        return [KINDS[kind] for site in self.mappings("tailrack:sites") if (kind := str(site.get("kind"))) in KINDS]
-
-    @property
     def profiles(self) -> set[str]:
         """Return the profiles of the lab's machines, besides plain ones."""
-        sites = self.mappings("tailrack:sites")
-        lists = [site["pools"] for site in sites if isinstance(site.get("pools"), list)]
-        pool_profiles = [pool.get("like") for pools in lists for pool in pools if isinstance(pool, dict)]
-        # The program refuses an unknown profile.
-        return {
-            profile for profile in [*pool_profiles, *(site.get("head_like") for site in sites)] if profile in PROFILES
-        }
+        lists = [site["pools"] for site in self._sites if isinstance(site.get("pools"), list)]
+        likes = [pool.get("like") for pools in lists for pool in pools if isinstance(pool, dict)]
+        likes += [site.get("head_like") for site in self._sites]
+        return {like for like in likes if like in PROFILES}  # the program refuses an unknown one
 
     @property
     def first_user(self) -> str:
@@ -80,29 +74,25 @@ class WrittenConfig:
 
     @property
     def head_name(self) -> str:
-        return next((str(head["name"]) for head in self.mappings("tailrack:head") if "name" in head), "head")
+        return next((str(head["name"]) for head in self._heads if "name" in head), "head")
 
     @property
     def head_computes(self) -> bool:
-        return any(head.get("compute") is True for head in self.mappings("tailrack:head"))
+        return any(head.get("compute") is True for head in self._heads)
 
     @property
     def head_in_lab(self) -> bool:
         """Return whether the head node (for a pool, its cluster's) is a container of the lab."""
         if self.cluster_stack:  # a pool with lab machines is always in the lab of its cluster
             return self.uses_lab
-        heads = [head.get("site") for head in self.mappings("tailrack:head")]
-        return any(
-            kind.uses_lab
-            for site in self.mappings("tailrack:sites")
-            if site.get("name") in heads and (kind := KINDS.get(str(site.get("kind"))))
-        )
+        kind = KINDS.get(str(self.site_of_head.get("kind")))
+        return kind is not None and kind.uses_lab
 
     @property
     def site_of_head(self) -> dict[str, Any]:
         """Return the head node's site, as written; empty without one."""
-        names = [head.get("site") for head in self.mappings("tailrack:head")]
-        return next((site for site in self.mappings("tailrack:sites") if site.get("name") in names), {})
+        names = [head.get("site") for head in self._heads]
+        return next((site for site in self._sites if site.get("name") in names), {})
 
     @property
     def head_host(self) -> dict[str, Any] | None:
@@ -117,19 +107,17 @@ class WrittenConfig:
         for site, host in self._hosts():
             if host.get("name") == name:
                 user = PRESETS.get(str(site.get("preset")))
-                keys = ("user", "port", "private_key_file", "bastion")
-                defaults = {key: site[key] for key in keys if key in site}
-                return {**({"user": user} if user else {}), **defaults, **host}
+                defaults = {"user": user} if user else {}
+                keys: list[str] = ["user", "port", "private_key_file", "bastion"]
+                return {**defaults, **{key: site[key] for key in keys if key in site}, **host}
         return None
 
     def _hosts(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         """Yield each individually listed host with its site; those of other stacks last, because reading takes time."""
-        sites = self.mappings("tailrack:sites")
-        for site in sites:
-            for host in site["hosts"] if isinstance(site.get("hosts"), list) else []:
-                if isinstance(host, dict):
-                    yield site, host
-        for site in sites:
+        for site in self._sites:
+            hosts = site.get("hosts")
+            yield from ((site, host) for host in (hosts if isinstance(hosts, list) else []) if isinstance(host, dict))
+        for site in self._sites:
             hosts_from = with_outputs(site.get("hosts_from"), self._other_stack)
             for machine, _ in hosts_of(hosts_from, "", self._base_dir, Report(frozenset())) or []:
                 yield site, dict(machine)
@@ -153,7 +141,7 @@ class WrittenConfig:
     @property
     def restores(self) -> bool:
         """Return whether the config restores the head node from a backup."""
-        return any(head.get("restore_from") is not None for head in self.mappings("tailrack:head"))
+        return any(head.get("restore_from") is not None for head in self._heads)
 
     def mappings(self, key: str) -> list[dict[str, Any]]:
         """Return the mapping, or the mappings of the list, at a key of the config, as written."""

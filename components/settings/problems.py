@@ -128,6 +128,10 @@ class Report:
             path = child_path(path, key)
         return path
 
+    def place(self, section: object) -> str:
+        """Return the path of a section for running text."""
+        return self.at(section).removeprefix(ROOT)
+
     def hides(self, path: str) -> bool:
         """Return whether the path is below a secret top-level key."""
         top = _TOP.match(path) if self._secret_keys else None

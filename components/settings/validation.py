@@ -8,28 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from components.settings import types
 from components.settings.problems import Report, Stack
 from components.settings.rules import check_known, check_partner, check_sites
 from components.settings.section import Help, Section, key
-from components.settings.types import (
-    CROSS_SITE,
-    NODE,
-    PORT,
-    AnyNodes,
-    FreeText,
-    NodeChoice,
-    NodeNames,
-    Number,
-    PartitionName,
-    SiteNames,
-    Size,
-    Whole,
-    enroot_image,
-    full,
-    must,
-    refuse,
-    word_set,
-)
 from components.validation.model import COLLECTIVES, format_size, parse_size, sizes_between
 from components.validation.storage_figures import FIGURES
 
@@ -70,7 +52,7 @@ class Sizes(Section):
 
 # Allowed srun options. Others could move the step to other nodes, change its ranks, or write into its table.
 # srun also accepts abbreviations of long options; these are not allowed here.
-SRUN_OPTIONS = word_set(
+SRUN_OPTIONS = types.word_set(
     """accel-bind acctg-freq container-env container-mount-home container-mounts container-remap-root
     container-workdir container-writable cores-per-socket cpu-bind cpu-freq cpus-per-task distribution
     extra-node-info gpu-bind gpu-freq hint mem mem-bind mem-per-cpu mem-per-gpu network nice
@@ -78,15 +60,17 @@ SRUN_OPTIONS = word_set(
     unbuffered"""
 )
 # The measurement sets these itself, and reads the output that they cause.
-OWN_VARIABLES = word_set("NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_DEBUG_FILE")
+OWN_VARIABLES = types.word_set("NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_DEBUG_FILE")
 _TEXT = r"[^\x00-\x1f\x7f]*"
 # The validators of texts; all but that of variables' names accept an empty one.
-_one_line = must(full(_TEXT), "contains a control character")
+_one_line = types.must(types.full(_TEXT), "contains a control character")
 SrunOption = Annotated[
     str,
     Field(max_length=1000),
-    must(full(rf"--[a-z][a-z-]*(={_TEXT})?"), "is not --option or --option=value without control characters"),
-    must(
+    types.must(
+        types.full(rf"--[a-z][a-z-]*(={_TEXT})?"), "is not --option or --option=value without control characters"
+    ),
+    types.must(
         lambda option: option[2:].partition("=")[0] in SRUN_OPTIONS,
         f"is none of the allowed options ({', '.join(sorted(SRUN_OPTIONS))})",
         "the step would get other nodes or ranks, or its table could not be read",
@@ -96,47 +80,47 @@ SrunOption = Annotated[
 
 def _variable(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        refuse("is not a name of letters, digits and '_'")
+        types.refuse("is not a name of letters, digits and '_'")
     if name in OWN_VARIABLES:
-        refuse("is set by the measurement itself", "the transport of the data could not be verified")
+        types.refuse("is set by the measurement itself", "the transport of the data could not be verified")
     if name.startswith(("SLURM_", "SRUN_", "TAILRACK_")):
-        refuse("controls the nodes and ranks of the job", "the measurement would run in another place")
+        types.refuse("controls the nodes and ranks of the job", "the measurement would run in another place")
     return name
 
 
 Variable = Annotated[str, AfterValidator(_variable)]
 Collective = Annotated[
     str,
-    must(lambda name: name in COLLECTIVES, f"is not one of {', '.join(COLLECTIVES)}"),
+    types.must(lambda name: name in COLLECTIVES, f"is not one of {', '.join(COLLECTIVES)}"),
     Help("a collective's name", "write all_reduce"),
 ]
 NodePath = Annotated[
     str,
     Field(max_length=1000),
     _one_line,
-    must(full(r"((?!.*/\.\.(/|$))/.*)?"), "is not an absolute path without '..'"),
+    types.must(types.full(r"((?!.*/\.\.(/|$))/.*)?"), "is not an absolute path without '..'"),
 ]
 Source = Annotated[
     str,
     Field(max_length=1000),
     _one_line,
-    must(
-        full(rf"(https://([^\s/@]+@)?([^\s/:]+|\[[0-9A-Fa-f:.]+\])({PORT})?(/\S*)?|/\S*)?"),
+    types.must(
+        types.full(rf"(https://([^\s/@]+@)?([^\s/:]+|\[[0-9A-Fa-f:.]+\])({types.PORT})?(/\S*)?|/\S*)?"),
         "is neither an https:// URL, with a port from 1 to 65535 or none, nor an absolute path",
     ),
     Help("an https:// URL or a path", "write one, or leave it out", default_text="the pinned release"),
 ]
 Digest = Annotated[
     str,
-    must(full(r"([0-9a-f]{64})?"), "is not a sha256 of 64 hexadecimal digits"),
+    types.must(types.full(r"([0-9a-f]{64})?"), "is not a sha256 of 64 hexadecimal digits"),
     Help("a sha256", "write the output of sha256sum", "any program could be built and run"),
 ]
 Image = Annotated[
     str,
     Field(max_length=500),
     _one_line,
-    must(lambda name: not re.search(r"\s|^-", name), "is not an image's name"),
-    AfterValidator(enroot_image),
+    types.must(lambda name: not re.search(r"\s|^-", name), "is not an image's name"),
+    AfterValidator(types.enroot_image),
     Help("an image's name", "write a name such as pytorch, or leave it out"),
 ]
 
@@ -150,25 +134,25 @@ class Nccl(Sizes):
     more_collectives: tuple[Collective, ...] = key("a list of collectives", "write [all_gather, alltoall]", default=())
     """Collectives to measure after it in the same job, each with its own table, and a verdict if the table of floors
     knows it."""
-    min_bytes: Size = parse_size("8M")
+    min_bytes: types.Size = parse_size("8M")
     """Smallest message."""
-    max_bytes: Size = parse_size("8G")
+    max_bytes: types.Size = parse_size("8G")
     """Largest message."""
-    factor: Whole = key(ge=2, le=1024, default=4)
+    factor: types.Whole = key(ge=2, le=1024, default=4)
     """Factor from one size to the next."""
-    iterations: Whole = key(ge=1, le=100_000, default=20)
+    iterations: types.Whole = key(ge=1, le=100_000, default=20)
     """Timed runs per size."""
-    warmup: Whole = key(ge=0, le=100_000, default=5)
+    warmup: types.Whole = key(ge=0, le=100_000, default=5)
     """Warm-up runs per size."""
-    gate_bytes: Size = key(default_text="the largest measured", default_factory=largest)
+    gate_bytes: types.Size = key(default_text="the largest measured", default_factory=largest)
     """Message size whose bus bandwidth, the median of three runs, is compared with the floor."""
-    socket_max_bytes: Size = parse_size("512M")
+    socket_max_bytes: types.Size = parse_size("512M")
     """Largest message when sockets carry the data, mostly between sites."""
-    gpus_per_node: Whole = key(ge=0, le=1024, default=0)
+    gpus_per_node: types.Whole = key(ge=0, le=1024, default=0)
     """Most GPUs per node that take part; 0: all."""
-    gpus_per_process: Whole = key(ge=1, le=64, default=1)
+    gpus_per_process: types.Whole = key(ge=1, le=64, default=1)
     """GPUs that one process drives (nccl-tests' -g). On nodes whose number of GPUs is no multiple of it, it is 1."""
-    partition: PartitionName | None = key(default_text="`all`", default=None)
+    partition: types.PartitionName | None = key(default_text="`all`", default=None)
     """The partition for the measuring jobs."""
     image: Image = ""
     """Container image with the program, as `srun --container-image` takes it (role enroot_pyxis)."""
@@ -214,7 +198,7 @@ _LEAST_BYTES, _MOST_BYTES = 2**20, 2**36
 # Shared targets are measured on one node after another, so that a figure is the node's own.
 _MOST_SECONDS = 3600
 
-Floor = Annotated[Number, Field(gt=0), Help("a number above 0", "write one, or leave it out to get UNJUDGED")]
+Floor = Annotated[types.Number, Field(gt=0), Help("a number above 0", "write one, or leave it out to get UNJUDGED")]
 
 
 class StorageFloor(Section):
@@ -222,7 +206,7 @@ class StorageFloor(Section):
 
     target: str = key("the name of a target", "write share")
     """The measured storage: `share`, `scratch`, or the path of a mount."""
-    sites: SiteNames = key(fix="write [rack], or leave it out", default=())
+    sites: types.SiteNames = key(fix="write [rack], or leave it out", default=())
     """Sites whose nodes these floors judge."""
     write_mb_per_s: Floor | None = None
     """Lowest acceptable MB/s of one node that writes a large file."""
@@ -251,13 +235,13 @@ class StorageFloor(Section):
 class StorageMeasurement(Section):
     """The storage measurement: throughput, latency and small files of the share and of scratch, on each node."""
 
-    nodes: NodeNames = key(default_text="those of `validation.nodes`", default=())
+    nodes: types.NodeNames = key(default_text="those of `validation.nodes`", default=())
     """Nodes to measure; default: all measured nodes."""
-    size: Size = 2**30
+    size: types.Size = 2**30
     """Size of the large file that a node writes and reads, at most 64G."""
-    seconds: Whole = key(ge=2, le=600, default=10)
+    seconds: types.Whole = key(ge=2, le=600, default=10)
     """About the time for one target on one node."""
-    checkpoint_size: Size | None = key(default_text="no checkpoint", default=None)
+    checkpoint_size: types.Size | None = key(default_text="no checkpoint", default=None)
     """Size of one rank's part of a checkpoint, at most 64G. All ranks save theirs at the same time, with fsync, and
     restore them; a rank is a GPU, or a node without GPUs."""
     floors: tuple[StorageFloor, ...] = key(
@@ -275,7 +259,7 @@ class StorageMeasurement(Section):
                 report.add(path, problem, breaks, "write a size such as 1G")
         shared = [SHARE, *(mount.path for mount in stack.config.storage.mounts)]
         chosen = stack.config.validation.nodes
-        listed = chosen.most if isinstance(chosen, AnyNodes) else len(chosen)
+        listed = chosen.most if isinstance(chosen, types.AnyNodes) else len(chosen)
         count = len(self.nodes) or listed or sum(node.compute for node in stack.nodes)
         if (total := count * len(shared) * self.seconds) > _MOST_SECONDS:
             problem = f"{count} nodes, one after another, would take about {total // 60} minutes"
@@ -304,25 +288,25 @@ def floors_at(floors: Sequence[StorageFloor], target: str, site: str) -> dict[st
 class Training(Section):
     """The training benchmark: images per second of a small vision model trained on all nodes together."""
 
-    nodes: NodeNames = key(default_text="those of `validation.nodes`", default=())
+    nodes: types.NodeNames = key(default_text="those of `validation.nodes`", default=())
     """Nodes that train together; default: all measured nodes. If some are at another site, their gradients cross
     sites at every step."""
     image: Image = ""
     """Container image with PyTorch, as `srun --container-image` takes it (role enroot_pyxis)."""
-    python: Annotated[NodePath, must(full(r"\S*"), "contains a blank")] = key(
+    python: Annotated[NodePath, types.must(types.full(r"\S*"), "contains a blank")] = key(
         "a path such as /srv/torch/bin/python",
         "write one, or leave it out",
         default_text="`/usr/bin/python3`; `python3` in an image",
         default="",
     )
     """The Python with PyTorch, on every node or in the image."""
-    steps: Whole = key(ge=5, le=1000, default=30)
+    steps: types.Whole = key(ge=5, le=1000, default=30)
     """Timed steps in each of the three runs."""
-    warmup: Whole = key(ge=0, le=1000, default=5)
+    warmup: types.Whole = key(ge=0, le=1000, default=5)
     """Untimed steps before each run."""
     floor_images_per_second: Floor | None = None
     """Lowest acceptable images per second of each GPU, or of each node's CPUs."""
-    time_limit_minutes: Whole = key(ge=1, le=1440, default=10)
+    time_limit_minutes: types.Whole = key(ge=1, le=1440, default=10)
     """Time limit of the job, in minutes."""
 
     def check(self, stack: Stack, report: Report) -> None:
@@ -333,34 +317,34 @@ class Training(Section):
 class Validation(Sizes):
     """The bandwidth measurement at the end of every change to the cluster."""
 
-    min_bytes: Size = parse_size("64K")
+    min_bytes: types.Size = parse_size("64K")
     """Smallest message."""
-    max_bytes: Size = parse_size("4M")
+    max_bytes: types.Size = parse_size("4M")
     """Largest message."""
-    factor: Whole = key(ge=2, le=1024, default=4)
+    factor: types.Whole = key(ge=2, le=1024, default=4)
     """Factor from one size to the next."""
-    iterations: Whole = key(ge=1, le=100_000, default=5)
+    iterations: types.Whole = key(ge=1, le=100_000, default=5)
     """Timed runs per size."""
-    warmup: Whole = key(ge=0, le=100_000, default=1)
+    warmup: types.Whole = key(ge=0, le=100_000, default=1)
     """Warm-up runs per size."""
-    gate_bytes: Size = key(default_text="the largest measured", default_factory=largest)
+    gate_bytes: types.Size = key(default_text="the largest measured", default_factory=largest)
     """Message size whose bus bandwidth is compared with the floor."""
-    ranks_per_node: Whole = key(ge=1, le=1024, default=1)
+    ranks_per_node: types.Whole = key(ge=1, le=1024, default=1)
     """Processes per node."""
-    time_limit_minutes: Whole = key(ge=1, le=1440, default=10)
+    time_limit_minutes: types.Whole = key(ge=1, le=1440, default=10)
     """Time limit of each measuring job, in minutes."""
-    queue_limit_seconds: Whole = key(ge=0, le=604800, default=30)
+    queue_limit_seconds: types.Whole = key(ge=0, le=604800, default=30)
     """How long a measurement waits for other jobs on its nodes. After that it measures only the new nodes, each with
     a peer, or reports BUSY. Other jobs can start meanwhile."""
-    floors_gb_per_s: dict[str, Annotated[Number, Field(gt=0)]] = key(
+    floors_gb_per_s: dict[str, Annotated[types.Number, Field(gt=0)]] = key(
         "a mapping from a site's name or cross-site to GB/s above 0",
         "write a number above 0, or remove the scope to get UNJUDGED",
         default={},
     )
     """Lowest acceptable bus bandwidth in GB/s, by scope: a site's name, `cross-site`, or `node` for each node."""
-    floors_from: FreeText = ""
+    floors_from: types.FreeText = ""
     """Source of `floors_gb_per_s`, shown beside them; `make floors` writes it."""
-    nodes: NodeChoice = ()
+    nodes: types.NodeChoice = ()
     """Nodes to measure: names, a number such as 4 for any four idle nodes of each site and across sites, or `idle` for
     all that run no other job at that time; default: all nodes that run jobs."""
     nccl: Nccl = Nccl()
@@ -369,7 +353,7 @@ class Validation(Sizes):
     """Training benchmark after the bandwidth measurement; `{}` runs it with its defaults."""
     storage: StorageMeasurement | None = None
     """Storage measurement after the other measurements; `{}` runs it with its defaults."""
-    rerun: FreeText = ""
+    rerun: types.FreeText = ""
     """Change this text to measure an unchanged cluster again."""
 
     @property
@@ -379,7 +363,7 @@ class Validation(Sizes):
 
     def check(self, stack: Stack, report: Report) -> None:
         super().check(stack, report)
-        scopes = {*stack.sites, CROSS_SITE, NODE}
+        scopes = {*stack.sites, types.CROSS_SITE, types.NODE}
         breaks = "the floor would not apply to any measurement"
         check_known(self, "floors_gb_per_s", scopes, "is neither a site nor cross-site", breaks, report)
         computing = {node.name: node for node in stack.nodes if node.compute}

@@ -9,27 +9,15 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, UPSTREAM, required_files, sums_of
+from components.settings import types
 from components.settings.problems import Report, Stack, shown
 from components.settings.rules import check_local, check_sites, check_unique
 from components.settings.section import Section, key
-from components.settings.types import (
-    FOLDER,
-    HOST,
-    PORT,
-    Checksum,
-    LocalFolder,
-    OneLine,
-    SiteNames,
-    Whole,
-    enroot_image,
-    must,
-    refuse,
-)
 
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
 """An environment variable: the folder that replaces upstream if the config has no `artifacts`."""
 
-_HOST = rf"{HOST}({PORT})?"
+_HOST = rf"{types.HOST}({types.PORT})?"
 # User names that Enroot accepts, without characters that a shell or a netrc file would interpret.
 _USER = r"[A-Za-z0-9$][A-Za-z0-9._~+-]{0,127}"
 _NO_IMAGE = "the image could not be fetched"
@@ -44,17 +32,17 @@ def _artifacts(value: object, info: ValidationInfo) -> object:
         return value
     if not isinstance(value, str) or not value:
         raise ValueError("not text")
-    if re.fullmatch(rf"https://[A-Za-z0-9.-]+({PORT})?(/[A-Za-z0-9._~/-]*)?", value) and len(value) <= 300:
+    if re.fullmatch(rf"https://[A-Za-z0-9.-]+({types.PORT})?(/[A-Za-z0-9._~/-]*)?", value) and len(value) <= 300:
         return value.rstrip("/")
     if "://" in value:
-        refuse("is not an https:// address of plain characters")
+        types.refuse("is not an https:// address of plain characters")
     try:
         folder = (context.get("base_dir", Path()) / Path(value).expanduser()).absolute()
         sums_of(folder)
     except ValueError as problem:
-        refuse(f"(that is {shown(folder)}) {problem}")
+        types.refuse(f"(that is {shown(folder)}) {problem}")
     except (OSError, RuntimeError) as error:  # RuntimeError: ~name of an unknown user
-        refuse(f"cannot be read ({type(error).__name__})")
+        types.refuse(f"cannot be read ({type(error).__name__})")
     return str(folder)
 
 
@@ -67,18 +55,20 @@ def _checksum_files(value: dict[str, str]) -> dict[str, str]:
     for name in value:
         if name not in (*FILES, *FILES_ARM):
             fix = f"write those of {' and '.join(FILES)}, and for arm64 of {' and '.join(FILES_ARM)}"
-            refuse(f"has {shown(name)}, which is not one of the installed files", fix=fix)
+            types.refuse(f"has {shown(name)}, which is not one of the installed files", fix=fix)
     return value
 
 
 def _source(value: str) -> str:
     if value.startswith("/"):
-        if not re.fullmatch(rf"{FOLDER}\.sqsh", value):
-            refuse("is not the absolute path of a .sqsh file in plain letters, digits, '.', '_' and '-'")
+        if not re.fullmatch(rf"{types.FOLDER}\.sqsh", value):
+            types.refuse("is not the absolute path of a .sqsh file in plain letters, digits, '.', '_' and '-'")
         return value
     if "://" in value:
-        refuse("has a scheme, which --container-image rejects", fix=f"remove {shown(value.split('//')[0] + '//')}")
-    value = enroot_image(value)
+        types.refuse(
+            "has a scheme, which --container-image rejects", fix=f"remove {shown(value.split('//')[0] + '//')}"
+        )
+    value = types.enroot_image(value)
     if not _SOURCE.fullmatch(value) or ".." in value:
         raise ValueError("not an image")
     return value
@@ -92,8 +82,10 @@ class Registry(Section):
     user: str = key("a user name of plain characters", "write one such as $oauthtoken", pattern=rf"^{_USER}$")
     """The account there, as in the image's source."""
     password: Annotated[
-        OneLine,
-        must(lambda text: not text.startswith("$"), "starts with '$', which Enroot would run as a command", _NO_IMAGE),
+        types.OneLine,
+        types.must(
+            lambda text: not text.startswith("$"), "starts with '$', which Enroot would run as a command", _NO_IMAGE
+        ),
     ]
     """Its password or token."""
 
@@ -112,7 +104,7 @@ class Image(Section):
     )
     """The image's source: [USER@][REGISTRY#]IMAGE[:TAG] as for --container-image, Docker's REGISTRY/IMAGE, or the
     path of a .sqsh file on the head node."""
-    where: SiteNames | None = None
+    where: types.SiteNames | None = None
     """Sites whose nodes store the image on a local disk; default: all. With an empty list, jobs read it from the
     share."""
 
@@ -129,16 +121,16 @@ class Containers(Section):
     """Source of Enroot and Pyxis: an https:// address with both programs' packages side by side (for arm64 machines
     also Enroot's arm64 packages, or only these), or a folder of this machine with these files and their SHA256SUMS.
     Default: the folder in the environment variable TAILRACK_ARTIFACTS, or upstream's releases."""
-    checksums: Annotated[dict[str, Checksum], AfterValidator(_checksum_files)] = key(
+    checksums: Annotated[dict[str, types.Checksum], AfterValidator(_checksum_files)] = key(
         "a mapping from a file's name to its sha256 in 64 lowercase digits",
         f"compare the checksums with the release's page and write those of {' and '.join(FILES)}",
         "root would run unverified files",
         default={},
     )
     """Sha256 by file name; required for files from an address, and compared with a folder's SHA256SUMS."""
-    local: LocalFolder = "/var/lib/enroot"
+    local: types.LocalFolder = "/var/lib/enroot"
     """Folder on a local disk of each node, for copies of images and users' named containers."""
-    imported_gb: Whole = key(ge=1, le=100_000, default=100)
+    imported_gb: types.Whole = key(ge=1, le=100_000, default=100)
     """Limit in GB for the images of no list that jobs import on a node, with their layers. The longest unused ones make
     room, sooner on a disk that is 90 % full."""
     nvidia_libraries: bool = True

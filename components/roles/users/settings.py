@@ -155,8 +155,8 @@ def check_users(stack: Stack, report: Report) -> None:
     """Report users and groups that share a name, number, key or account, and unknown groups and receivers."""
     users, groups = stack.config.users, stack.config.groups
     names = check_unique(users, "name", "is also the name of {}", "one account would get the numbers of both", report)
-    uids = ("is also the uid of {}", "they would own each other's files")
-    check_unique(users, "uid", *uids, report, "change one of the uids")
+    breaks = "they would own each other's files"
+    check_unique(users, "uid", "is also the uid of {}", breaks, report, "change one of the uids")
     gids: dict[int, User] = {}
     channels = {channel.name for channel in getattr(stack.config.job_reports, "channels", ())}
     for user in users:
@@ -166,7 +166,7 @@ def check_users(stack: Stack, report: Report) -> None:
         if (first := gids.setdefault(user.gid, user)) is not user and first.uid != user.uid:
             breaks = "the second group could not be created, and both users would share group files"
             blamed = "gid" if "gid" in user.model_fields_set else "uid"
-            report.bad((user, blamed), f"is also the gid of {_place(first, report)}", breaks, "change one of the gids")
+            report.bad((user, blamed), f"is also the gid of {report.place(first)}", breaks, "change one of the gids")
         breaks, fix = "the nodes would not know its gid", "write tailrack:groups: [{name: vision, gid: 7001}]"
         valid = [group.name for group in groups]
         check_known(user, "groups", valid, "is no group of tailrack:groups", breaks, report, fix)
@@ -174,19 +174,16 @@ def check_users(stack: Stack, report: Report) -> None:
         _check_notify(user, stack.config.job_reports, channels, report)
     breaks = "each user has a group of the user's name, so one group would get two numbers"
     check_unique(groups, "name", "is also the name of {}", breaks, report, "rename the group", names)
-    places = {gid: _place(user, report) for gid, user in gids.items()}
+    places = {gid: report.place(user) for gid, user in gids.items()}
     breaks = "both would own each other's files"
     check_unique(groups, "gid", "is also the gid of {}", breaks, report, "change the group's gid", places)
     _check_keys(users, stack.config.github_keys, report)
 
 
-def _place(user: User, report: Report) -> str:
-    return report.at(user).removeprefix(ROOT)
-
-
 def _check_keys(users: Sequence[User], written: Mapping[str, Sequence[str]], report: Report) -> None:
     """Report keys and accounts of two users, and users without recorded keys. Warn about accounts that no user has."""
     keys: dict[tuple[str, ...], str] = {}  # the place of each, without its comment
+    names: dict[str, str] = {}
     for user in users:
         for index, text in enumerate(user.keys):
             place = report.at(user, "keys", index).removeprefix(ROOT)
@@ -194,13 +191,11 @@ def _check_keys(users: Sequence[User], written: Mapping[str, Sequence[str]], rep
                 fix = "give each user another key, and write it once"
                 report.bad((user, "keys", index), f"is also {other}", _TWO_LOGINS, fix)
     path = child_path(ROOT, "github_keys")
-    names: dict[str, str] = {}
     for user in users:
         if (name := user.github) is None:
             continue
-        place = _place(user, report)
-        # GitHub ignores case.
-        if (other := names.setdefault(name.lower(), place)) != place:
+        place = report.place(user)
+        if (other := names.setdefault(name.lower(), place)) != place:  # GitHub ignores case
             problem = f"is also the account of {other}"
             report.bad((user, "github"), problem, "one key would open two accounts", "give each user another")
         elif name not in written:

@@ -11,22 +11,9 @@ from components.settings.money import Price
 from components.settings.problems import ROOT, Report, Stack, secret_command, show_name, show_names
 from components.settings.section import Section, key, keys_of
 from components.settings.types import Features, GpuText, NodeName, SshPort
+from stacks.sites.hosts import ssh_types as ssh
 from stacks.sites.hosts.other_stacks import OUTPUT
 from stacks.sites.hosts.pods import check_pods
-from stacks.sites.hosts.ssh_types import (
-    PASSPHRASE,
-    Address,
-    HostKey,
-    HostsFile,
-    LockableKeyFile,
-    Login,
-    Passphrase,
-    SudoPassword,
-    check_one_key,
-    is_locked,
-    opens,
-    public_half,
-)
 from stacks.sites.kind import NodeSpec, Site, Spot
 from stacks.sites.pods import PodRisk, Stage
 from stacks.stack_name import StackName
@@ -38,45 +25,47 @@ PresetName = Literal["generic", "lambda", "paperspace", "nebius", "crusoe", "dgx
 class Machine(Section):
     """A machine with an SSH server."""
 
-    address: Address
+    address: ssh.Address
     """IP address or host name for SSH from this machine; of a host, from the site's bastion if it has one."""
     port: SshPort = 22
     """sshd's port."""
-    user: Login
+    user: ssh.Login
     """The account for the log-in: root, or one with sudo; on a bastion, any that may forward connections
     (AllowTcpForwarding)."""
-    private_key_file: LockableKeyFile | None = None
+    private_key_file: ssh.LockableKeyFile | None = None
     """Private key for the log-in; may start with `~` or be relative to the config."""
-    private_key_passphrase: Passphrase | None = None
+    private_key_passphrase: ssh.Passphrase | None = None
     """The passphrase of the key file, if it has one."""
     agent: bool = key(fix="write true if your ssh-agent has the key", default=False)
     """Use a key in your ssh-agent instead of a key file."""
-    host_key: HostKey
+    host_key: ssh.HostKey
     """Its pinned public key."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        check_one_key(self, report)
+        ssh.check_one_key(self, report)
         if (file := self.private_key_file) is None:
             return
         shown = report.value(report.at(self, "private_key_file"), str(file))
-        if self.host_key.partition(" ")[2] == public_half(file):
+        if self.host_key.partition(" ")[2] == ssh.public_half(file):
             breaks = "this key belongs to the account that logs in, so the machine would not be recognized"
             fix = keys_of(type(self))["host_key"].help.fix
             report.add((self, "host_key"), f"is the public half of {shown}", breaks, fix)
         # A host in a file or an output has no secrets: its site does.
         place = re.sub(
-            r"\.hosts_file\[.*?\](\.hosts\[\d+\])?|\.hosts_from\.output\[\d+\]", "", report.at(self, PASSPHRASE)
+            r"\.hosts_file\[.*?\](\.hosts\[\d+\])?|\.hosts_from\.output\[\d+\]",
+            "",
+            report.at(self, ssh.PASSPHRASE),
         )
         fix, passphrase = f"run: {secret_command(place)}", self.private_key_passphrase
-        if is_locked(file) and passphrase is None:
+        if ssh.is_locked(file) and passphrase is None:
             fix += (
                 "; or add the key to an agent (`ssh-add FILE`) and write `agent: true` instead; or create a key "
                 "without a passphrase for this cluster: ssh-keygen -t ed25519 -N '' -f FILE"
             )
             breaks = "no one can type the passphrase when tailrack logs in"
             report.bad((self, "private_key_file"), "is locked with a passphrase", breaks, fix)
-        elif is_locked(file) and passphrase is not None and not opens(file, passphrase.get_secret_value()):
-            report.add((self, PASSPHRASE), f"[secret] does not open {shown}", "tailrack could not log in", fix)
+        elif ssh.is_locked(file) and passphrase is not None and not ssh.opens(file, passphrase.get_secret_value()):
+            report.add((self, ssh.PASSPHRASE), f"[secret] does not open {shown}", "tailrack could not log in", fix)
 
 
 class OuterBastion(Machine):
@@ -107,7 +96,7 @@ class HostConfig(Machine):
     """The node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster. A range
     such as `n[1-64]` stands for many nodes, and needs as many addresses. The site can have `user`, `port`, and the keys
     of the log-in for all its hosts."""
-    host_key: HostKey = key(
+    host_key: ssh.HostKey = key(
         fix="run `ssh-keyscan -t ed25519 ADDRESS`, compare the key with /etc/ssh/ssh_host_ed25519_key.pub there, and "
         "write the part after the address; or write a known_hosts_file for the site and run `make trust STACK=...`"
     )
@@ -140,7 +129,7 @@ class HostsFrom(Section):
         default=None,
     )
     """The stack whose output has the site's hosts: `organization/project/stack`."""
-    terraform: HostsFile | None = key(
+    terraform: ssh.HostsFile | None = key(
         fix="write a path relative to the config, such as ../machines/terraform.tfstate", default=None
     )
     """The file that has them, in place of `stack`: a state of Terraform or OpenTofu, or what `terraform output -json`
@@ -162,20 +151,20 @@ class HostsSite(Site):
         fix="add a host, a hosts_file or a hosts_from, or delete the site", min_length=1
     )
     """The site's machines."""
-    hosts_file: HostsFile | None = None
+    hosts_file: ssh.HostsFile | None = None
     """More machines of the site: a CSV file whose first line names keys of `hosts`, or a YAML file with a list
     `hosts`. Use a file if the config would have over 100 KB, which is too much to pass to the program."""
     hosts_from: HostsFrom | None = None
     """All machines of the site, from the output of another program."""
-    user: Login | None = None
+    user: ssh.Login | None = None
     """`user` for all hosts that have none; default: the preset's."""
     port: SshPort | None = None
     """sshd's port for all hosts that have none."""
-    private_key_file: LockableKeyFile | None = None
+    private_key_file: ssh.LockableKeyFile | None = None
     """`private_key_file` for all hosts with neither this nor `agent`."""
-    private_key_passphrase: Passphrase | None = None
+    private_key_passphrase: ssh.Passphrase | None = None
     """`private_key_passphrase` for all hosts that have none."""
-    sudo_password: SudoPassword | None = None
+    sudo_password: ssh.SudoPassword | None = None
     """The log-in account's password for sudo on the site's hosts, a secret; default: sudo asks for none there."""
     agent: bool | None = key(fix="write true if your ssh-agent has the key", default=None)
     """`agent` for all hosts with neither this nor `private_key_file`."""
@@ -183,7 +172,7 @@ class HostsSite(Site):
     """The provider that may take the machines of the site without their own `spot` back: `aws`, `gcp` or `azure`. The
     node reads the provider's notice, takes no more jobs, and [requeues those that it
     has](using.md#when-a-machine-goes-away)."""
-    known_hosts_file: HostsFile | None = key(
+    known_hosts_file: ssh.HostsFile | None = key(
         fix="write a path relative to the config, such as known_hosts", default=None
     )
     """Host keys that you have verified, in OpenSSH's format; `make trust` writes it."""
@@ -228,7 +217,7 @@ class HostNode(NodeSpec):
 
     host: HostConfig
     bastion: Bastion | None
-    sudo_password: SudoPassword | None
+    sudo_password: ssh.SudoPassword | None
 
 
 def nodes(site: HostsSite, head: Head) -> list[HostNode]:
