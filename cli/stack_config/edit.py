@@ -118,13 +118,9 @@ def _inserted(text: str, mapping: yaml.MappingNode, key: str, value: Any) -> str
 
 
 def _flow(value: Any) -> str:
-    return (
-        yaml.safe_dump(value, default_flow_style=True, width=10**6, sort_keys=False)
-        .removesuffix("\n")
-        .removesuffix("\n...")
-    )
+    return _yaml(value, flow=True).removesuffix("\n").removesuffix("\n...")
 
 
-def _yaml(value: Any) -> str:
-    text: str = yaml.safe_dump(value, default_flow_style=False, width=10**6, sort_keys=False)
+def _yaml(value: Any, flow: bool = False) -> str:
+    text: str = yaml.safe_dump(value, default_flow_style=flow, width=10**6, sort_keys=False)
     return text

@@ -199,9 +199,7 @@ def passphrase(environment: Mapping[str, str] | None = None) -> str:
     except OSError as error:
         raise CliError(f"PULUMI_CONFIG_PASSPHRASE_FILE cannot be read: {error}") from None
     except UnicodeDecodeError:
-        raise CliError(
-            "the file of PULUMI_CONFIG_PASSPHRASE_FILE is not text; set it to the file with the passphrase"
-        ) from None
+        raise CliError("PULUMI_CONFIG_PASSPHRASE_FILE is not text; set it to the file with the passphrase") from None
 
 
 def _decrypted(path: str, value: Any, opener: ConfigSecrets, texts: list[str]) -> Any:

@@ -24,9 +24,7 @@ class Cluster(Section):
     """Change this text to give every node a new munge key."""
     ssh_generation: FreeText = key(min_length=1, default="1")
     """Change this text to create a new SSH certificate authority and a new certificate for every machine."""
-    repair: dict[str, FreeText] = key(
-        "a mapping from a node's name to a short text", 'write {b1: "2026-11-21"}', default={}
-    )
+    repair: dict[str, FreeText] = key("a mapping from a node's name to a text", 'write {b1: "2026-11-21"}', default={})
     """A text per node name; change a node's text to run all its steps again, for example after a manual repair."""
 
 

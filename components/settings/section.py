@@ -92,9 +92,7 @@ def _key(name: str, info: FieldInfo) -> Key:
     annotation: Any = info.annotation
     many = get_origin(annotation) is tuple
     # For an optional section, `Model | None`, this finds the model.
-    items = [
-        item for item in get_args(annotation) or (annotation,) if isinstance(item, type) and issubclass(item, Section)
-    ]
+    items = [one for one in get_args(annotation) or (annotation,) if isinstance(one, type) and issubclass(one, Section)]
     section = items[0] if items else None
     description, secret = " ".join((info.description or "").split()), _holds_a_secret(annotation)
     return Key(info, _words(name, info, secret), description, secret, section, many and section is not None)

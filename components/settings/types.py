@@ -122,9 +122,7 @@ def check_node_name(value: str) -> str:
     return check_name(value)
 
 
-PartitionName = Annotated[
-    str, Field(max_length=63), AfterValidator(check_name), Help(_NAME, "write a name such as long")
-]
+PartitionName = Annotated[str, Field(max_length=63), AfterValidator(check_name), Help(_NAME, "write one such as long")]
 NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name), Help(_NAME, "write a name such as a1")]
 SiteName = Annotated[
     str,
@@ -233,23 +231,15 @@ Features = Annotated[
     tuple[Annotated[str, Field(max_length=63), AfterValidator(_feature)], ...],
     Help("a list of words such as [nvme, ib]", "write letters, digits, '_', '.' and '-', a letter first"),
 ]
-NodeNames = Annotated[
-    tuple[NodeName, ...], Help("a list of node names", "write [a1, a2], or leave it out", default_text="all")
-]
+NodeNames = Annotated[tuple[NodeName, ...], Help("a list of node names", "write [a1, a2]", default_text="all")]
 NodeChoice = Annotated[
     tuple[NodeName, ...],
     WrapValidator(_any_nodes, json_schema_input_type=tuple[str, ...] | Annotated[int, Field(ge=2)] | Literal["idle"]),
     Help("a list of node names, a number above 1, or idle", "write [a1, a2], 4 or idle", default_text="all"),
 ]
-SiteNames = Annotated[
-    tuple[str, ...], Help("a list of names of sites", "write names of sites", default_text="all sites")
-]
-FreeText = Annotated[
-    str, BeforeValidator(_word), Field(max_length=200), Help("a short text", 'write any text, such as "2"')
-]
-OneLine = Annotated[
-    SecretStr, must(full(r"[!-~]{1,4096}"), "is empty, or contains blanks, line breaks or special characters")
-]
+SiteNames = Annotated[tuple[str, ...], Help("a list of sites", "write names of sites", default_text="all sites")]
+FreeText = Annotated[str, BeforeValidator(_word), Field(max_length=200), Help("a short text", 'write one such as "2"')]
+OneLine = Annotated[SecretStr, must(full(r"[!-~]{1,4096}"), "is empty, or has blanks, line breaks or special letters")]
 AccessKey = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$"),

@@ -244,9 +244,7 @@ class StorageMeasurement(Section):
     checkpoint_size: types.Size | None = key(default_text="no checkpoint", default=None)
     """Size of one rank's part of a checkpoint, at most 64G. All ranks save theirs at the same time, with fsync, and
     restore them; a rank is a GPU, or a node without GPUs."""
-    floors: tuple[StorageFloor, ...] = key(
-        fix="write [{target: share, read_mb_per_s: 100}], or leave it out", default=()
-    )
+    floors: tuple[StorageFloor, ...] = key(fix="write [{target: share, read_mb_per_s: 100}], or delete it", default=())
     """Floors by target; without one, a target is UNJUDGED."""
 
     def check(self, stack: Stack, report: Report) -> None:

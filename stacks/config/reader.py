@@ -25,10 +25,8 @@ def read(model: type[S], raw: Mapping[str, object], base_dir: Path, report: Repo
     """Return the config, or None after each invalid value was reported. Relative paths start at `base_dir`."""
     sites = raw.get("sites")
     if isinstance(sites, list | tuple):
-        read_sites = [
-            _site(site, child_path(f"{ROOT}sites", index), base_dir, report) for index, site in enumerate(sites)
-        ]
-        raw = {**raw, "sites": read_sites}
+        parsed = [_site(site, child_path(f"{ROOT}sites", index), base_dir, report) for index, site in enumerate(sites)]
+        raw = {**raw, "sites": parsed}
     config = _section(model, raw, ROOT, base_dir, report)
     if config is None or report.problems:
         return None

@@ -19,12 +19,8 @@ from stacks.sites.kind import Site
 FILE = "schema.json"
 _REF = "#/$defs/{model}"
 # As `pulumi config set --secret` writes a value.
-_SECRET = {
-    "type": "object",
-    "properties": {"secure": {"type": "string"}},
-    "required": ["secure"],
-    "additionalProperties": False,
-}
+_SECRET: dict[str, Any] = {"type": "object", "properties": {"secure": {"type": "string"}}, "required": ["secure"]}
+_SECRET |= {"additionalProperties": False}
 _IS_POOL = {"properties": {f"{ROOT}kind": {"const": POOL}}, "required": [f"{ROOT}kind"]}
 
 

@@ -47,9 +47,7 @@ class Account(Section):
 
     name: AccountName
     """The account's name; a job can choose it (`sbatch -A`)."""
-    parent: str | None = key(
-        "the name of another account", "write the name of an existing account, or leave it out", default=None
-    )
+    parent: str | None = key("the name of another account", "write its name, or leave it out", default=None)
     """The account above it, whose limits also apply to it."""
     fair_share: Whole = key(ge=1, le=100_000, default=1)
     """Its share of the cluster, compared with the other accounts of the same parent."""
@@ -111,9 +109,7 @@ class Accounting(Section):
         accounts = {account.name: [account.parent] if account.parent is not None else [] for account in self.accounts}
         qos = {service.name: service.preempts for service in self.qos}
         for sections, kind in ((self.accounts, "account"), (self.qos, "QOS")):
-            check_unique(
-                sections, "name", f"is also the name of another {kind}", "the limits of both would apply", report
-            )
+            check_unique(sections, "name", f"is the name of another {kind}", "the limits of both would apply", report)
         for account in self.accounts:
             _check_exists(account, "parent", accounts, "account", report)
         _check_cycles(self.accounts, "parent", accounts, "the accounts would have no top", report)

@@ -43,9 +43,7 @@ def _is_pattern(value: str) -> bool:
     return bool(plain and value.strip("*?./"))
 
 
-Pattern = Annotated[
-    str, Field(max_length=200), must(_is_pattern, "is not a plain name or relative path, or matches everything")
-]
+Pattern = Annotated[str, Field(max_length=200), must(_is_pattern, "is no plain relative path, or matches everything")]
 # Keys that sftp needs, and what happens without them.
 _SFTP_KEYS = {"host_key": "backups could go to any machine there", "private_key": "no backup could be made"}
 

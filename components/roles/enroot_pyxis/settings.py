@@ -65,9 +65,7 @@ def _source(value: str) -> str:
             types.refuse("is not the absolute path of a .sqsh file in plain letters, digits, '.', '_' and '-'")
         return value
     if "://" in value:
-        types.refuse(
-            "has a scheme, which --container-image rejects", fix=f"remove {shown(value.split('//')[0] + '//')}"
-        )
+        types.refuse("has a scheme, which srun rejects", fix=f"remove {shown(value.split('//')[0] + '//')}")
     value = types.enroot_image(value)
     if not _SOURCE.fullmatch(value) or ".." in value:
         raise ValueError("not an image")
@@ -140,9 +138,7 @@ class Containers(Section):
         "a list of log-ins", "write [{host: nvcr.io, user: $oauthtoken}] and set each password", default=()
     )
     """Log-ins at registries, for `images`."""
-    images: tuple[Image, ...] = key(
-        fix='write [{name: pytorch, source: "nvcr.io#nvidia/pytorch:25.08-py3"}]', default=()
-    )
+    images: tuple[Image, ...] = key(fix='write [{name: torch, source: "nvcr.io#nvidia/pytorch:25.08-py3"}]', default=())
     """Images to import once and copy to the nodes before jobs need them."""
 
     def for_export(self) -> Self:

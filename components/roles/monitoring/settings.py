@@ -62,9 +62,7 @@ Password = Annotated[
     ),
 ]
 MailAddress = Annotated[str, Field(pattern=ADDRESS), Help("a mail address", "write one such as ops@example.org")]
-MailUser = Annotated[
-    str, Field(pattern=r"^[!-~]{1,200}$"), Help("a text of plain characters without blanks", "write the account's name")
-]
+MailUser = Annotated[str, Field(pattern=r"^[!-~]{1,200}$"), Help("a name without blanks", "write the account's name")]
 Smarthost = Annotated[
     str,
     must(full(f"{HOST}{PORT_TEXT}"), "is not HOST:PORT"),

@@ -21,13 +21,9 @@ _SYSTEM = word_set("bin boot dev etc lib lib32 lib64 libx32 lost+found proc root
 _AROUND = word_set("home media mnt opt srv")
 _IPV6 = r"\[[0-9A-Fa-f:.]{2,45}\]"
 _FIX_PATH = "write a path such as /data or /mnt/data"
-_FIX_OPTIONS = (
-    "write words such as [noatime, nconnect=8, rsize=1048576]; read_only, nosuid and nodev are set by tailrack"
-)
-_FLAGS = word_set(
-    "ac hard lock noac noatime nocto nodiratime noexec nolock noresvport nosharecache relatime resvport soft softerr "
-    "sync"
-)
+_FIX_OPTIONS = "write some of [noatime, nconnect=8, rsize=1048576]; read_only, nosuid and nodev are set by tailrack"
+_FLAGS = word_set("ac hard lock noac noatime nocto nodiratime noexec nolock noresvport nosharecache relatime resvport")
+_SOFT = word_set("soft softerr")
 # Options with a number: the least and the greatest one.
 _NUMBERS = {
     **dict.fromkeys(("acregmin", "acregmax", "acdirmin", "acdirmax", "actimeo"), (0, 86400)),
@@ -44,7 +40,6 @@ _WORDS = {
     "sec": word_set("krb5 krb5i krb5p sys"),
     "vers": word_set("4 4.0 4.1 4.2"),
 }
-_SOFT = word_set("soft softerr")
 
 
 def _path(value: str) -> str:
@@ -58,7 +53,7 @@ def _path(value: str) -> str:
 
 def _option(value: str) -> str:
     name, equals, text = value.partition("=")
-    if name in _FLAGS and not equals:
+    if name in _FLAGS | _SOFT | {"sync"} and not equals:
         return value
     if name in _WORDS:
         if text not in _WORDS[name]:

@@ -330,10 +330,7 @@ class Elastic(Section):
             fix = "remove it: elastic.idle_minutes returns idle machines"
             report.add((stack.config, "idle_limit_minutes"), "is set for an elastic pool", breaks, fix)
         if self.max is not None and self.max > len(nodes):
-            problem, fix = (
-                f"is more than the {len(nodes)} node(s) of tailrack:sites",
-                f"write {len(nodes)}, or larger pools",
-            )
+            problem, fix = f"is more than the {len(nodes)} nodes of the sites", f"write {len(nodes)}, or larger pools"
             report.bad((self, "max"), problem, "the others could not be rented", fix)
         if self.cpus % self.threads_per_core:
             problem = f"is not a multiple of threads_per_core ({self.threads_per_core})"

@@ -15,7 +15,7 @@ from components.settings.section import Help, Section, key, keys_of
 from components.settings.types import PORT, NodeName, Whole, must, refuse
 
 WIREGUARD_PORT = 41641
-# Kinds of tailnet.
+Kind = Literal["tailscale", "control_url", "existing", "lab"]  # of tailnet
 TAILSCALE, CONTROL_URL, EXISTING, OF_A_SITE = "tailscale", "control_url", "existing", "lab"
 CREDENTIALS = ("api_key", "oauth_client_id", "oauth_client_secret", "identity_token", "audience")
 _OAUTH = "tskey-client-"
@@ -104,9 +104,7 @@ class Relay(Section):
 class WayToTailnet(Section):
     """How the machines of a stack join a tailnet."""
 
-    kind: Literal["tailscale", "control_url", "existing", "lab"] | None = key(
-        default_text="depends on the other keys", default=None
-    )
+    kind: Kind | None = key(default_text="by the other keys", default=None)
     """`tailscale`: the stack creates keys with Tailscale's API; `control_url`: your control server and key;
     `existing`: every machine is already a member and stays one; `lab`: the lab's tailnet."""
     api_key: Secret | None = None

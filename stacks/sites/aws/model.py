@@ -154,9 +154,7 @@ class AwsSite(SiteOfNewMachines):
         "an id such as subnet-0123456789abcdef0", "write the id, or leave it out", default=None
     )
     """Id of your own subnet with internet access; default: the stack creates a VPC."""
-    vpc: Annotated[str, _id("vpc")] | None = key(
-        "an id such as vpc-0123456789abcdef0", "write the id with subnet", default=None
-    )
+    vpc: Annotated[str, _id("vpc")] | None = key("an id such as vpc-0123456789abc", "write its id", default=None)
     """Id of the VPC of that subnet."""
     cidr: Annotated[ipaddress.IPv4Network, BeforeValidator(_own_network)] = key(
         "a private network such as 10.64.0.0/20",
@@ -186,10 +184,7 @@ class AwsSite(SiteOfNewMachines):
             problem, fix = f"is set, but the subnet has its own {name}", f"remove {name}, or remove subnet and vpc"
             report.add((self, name), problem, "it would have no effect", fix)
         if self.subnet is None and needed > most:
-            problem, fix = (
-                f"has {most} addresses, but the site has {needed} nodes",
-                "write a larger network, such as /20",
-            )
+            problem, fix = f"has {most} addresses, but the site has {needed} nodes", "write a larger one, such as /20"
             report.bad((self, "cidr"), problem, "EC2 could not create the last ones", fix)
         for pool in self.pools:
             if pool.reserved and self.zone is None and self.subnet is None:

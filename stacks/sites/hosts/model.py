@@ -129,9 +129,7 @@ class HostsFrom(Section):
         default=None,
     )
     """The stack whose output has the site's hosts: `organization/project/stack`."""
-    terraform: ssh.HostsFile | None = key(
-        fix="write a path relative to the config, such as ../machines/terraform.tfstate", default=None
-    )
+    terraform: ssh.HostsFile | None = key(fix="write a path such as ../vms/terraform.tfstate", default=None)
     """The file that has them, in place of `stack`: a state of Terraform or OpenTofu, or what `terraform output -json`
     prints."""
     output: OutputName = key("the name of an output", f"write its name such as {OUTPUT}", default=OUTPUT)
@@ -147,9 +145,7 @@ class HostsSite(Site):
     """Your own machines by SSH."""
     preset: PresetName = "generic"
     """The provider, which sets the default account (docs/providers.md)."""
-    hosts: tuple[HostConfig, ...] = key(
-        fix="add a host, a hosts_file or a hosts_from, or delete the site", min_length=1
-    )
+    hosts: tuple[HostConfig, ...] = key(fix="add a host, a hosts_file or a hosts_from, or delete it", min_length=1)
     """The site's machines."""
     hosts_file: ssh.HostsFile | None = None
     """More machines of the site: a CSV file whose first line names keys of `hosts`, or a YAML file with a list
@@ -172,9 +168,7 @@ class HostsSite(Site):
     """The provider that may take the machines of the site without their own `spot` back: `aws`, `gcp` or `azure`. The
     node reads the provider's notice, takes no more jobs, and [requeues those that it
     has](using.md#when-a-machine-goes-away)."""
-    known_hosts_file: ssh.HostsFile | None = key(
-        fix="write a path relative to the config, such as known_hosts", default=None
-    )
+    known_hosts_file: ssh.HostsFile | None = key(fix="write a path such as known_hosts", default=None)
     """Host keys that you have verified, in OpenSSH's format; `make trust` writes it."""
     bastion: Bastion | None = None
     """Jump host for all hosts of the site."""

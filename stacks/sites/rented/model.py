@@ -30,9 +30,7 @@ def _base_url(value: str) -> str:
     return value.rstrip("/")
 
 
-ApiKey = Annotated[
-    SecretStr, must(full(r"[!-~]+"), "is empty, or contains spaces, line breaks or other letters than ASCII")
-]
+ApiKey = Annotated[SecretStr, must(full(r"[!-~]+"), "is empty, or has spaces, line breaks or other letters than ASCII")]
 ApiKeys = Annotated[
     dict[str, ApiKey],
     Field(description="API keys of the clouds whose machines the stack rents, by kind of site."),
@@ -93,9 +91,7 @@ _Attempts: type[Section] = create_model("_Attempts", __base__=NewPool, __module_
 class RentedPool(_Attempts):  # type: ignore[misc, valid-type]
     """A pool whose nodes can be rented in several places."""
 
-    absent: ClassVar[Mapping[str, str]] = {
-        "spot": "delete it: this cloud has no spot machines; sites of kind aws can have them"
-    }
+    absent: ClassVar[Mapping[str, str]] = {"spot": "delete it: this cloud has no spot machines; kind aws has them"}
 
 
 class RentedHead(Section):
