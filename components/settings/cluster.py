@@ -52,10 +52,7 @@ class Head(Section):
     site: str = key("the name of a site", "write the name of one of the sites")
     """The head node's site."""
     restore_from: str | None = key(
-        "latest, or the id of a backup in hexadecimal digits",
-        "write latest",
-        pattern=r"^(latest|[0-9a-f]{8,64})$",
-        default=None,
+        "latest, or a backup's id in hexadecimal", "write latest", pattern=r"^(latest|[0-9a-f]{8,64})$", default=None
     )
     """Restore the head node on a new machine from a backup: `latest`, or a backup's id
     ([day-2.md](day-2.md#a-head-node-that-is-lost))."""

@@ -71,14 +71,9 @@ def check_unique(
 
 def check_both(section: Section, one: str, other: str, breaks: str, report: Report) -> None:
     """Report one of two keys without the other."""
-    if (getattr(section, one) is None) != (getattr(section, other) is None):
-        report.add((section,), f"has one of {one} and {other} without the other", breaks, "write both, or neither")
-
-
-def check_partner(section: Section, name: str, partner: str, breaks: str, report: Report) -> None:
-    """Report a key without another key that it needs."""
-    if getattr(section, name) and not getattr(section, partner):
-        report.add((section, name), f"is set without {partner}", breaks, f"write {partner} too")
+    for name, partner in ((one, other), (other, one)):
+        if getattr(section, name) and not getattr(section, partner):
+            report.add((section, name), f"is set without {partner}", breaks, f"write {partner} too")
 
 
 def check_local(section: Section, name: str, breaks: str, stack: Stack, report: Report) -> None:

@@ -237,13 +237,11 @@ NodeChoice = Annotated[
     WrapValidator(_any_nodes, json_schema_input_type=tuple[str, ...] | Annotated[int, Field(ge=2)] | Literal["idle"]),
     Help("a list of node names, a number above 1, or idle", "write [a1, a2], 4 or idle", default_text="all"),
 ]
-SiteNames = Annotated[tuple[str, ...], Help("a list of sites", "write names of sites", default_text="all sites")]
+SiteNames = Annotated[tuple[str, ...], Help("a list of names of sites", "write their names", default_text="all sites")]
 FreeText = Annotated[str, BeforeValidator(_word), Field(max_length=200), Help("a short text", 'write one such as "2"')]
-OneLine = Annotated[SecretStr, must(full(r"[!-~]{1,4096}"), "is empty, or has blanks, line breaks or special letters")]
+OneLine = Annotated[SecretStr, must(full(r"[!-~]{1,4096}"), "is empty, or contains blanks or special characters")]
 AccessKey = Annotated[
-    str,
-    Field(pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$"),
-    Help("the id of an access key", "copy it from the provider of the bucket"),
+    str, Field(pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$"), Help("the id of an access key", "copy it from its provider")
 ]
 Port = Annotated[
     Whole,

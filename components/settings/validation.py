@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from components.settings import types
 from components.settings.problems import Report, Stack
-from components.settings.rules import check_known, check_partner, check_sites
+from components.settings.rules import check_both, check_known, check_sites
 from components.settings.section import Help, Section, key
 from components.validation.model import COLLECTIVES, format_size, parse_size, sizes_between
 from components.validation.storage_figures import FIGURES
@@ -98,7 +98,7 @@ NodePath = Annotated[
     str,
     Field(max_length=1000),
     _one_line,
-    types.must(types.full(r"((?!.*/\.\.(/|$))/.*)?"), "is not an absolute path without '..'"),
+    types.must(types.full(r"((?!.*/\.\.(/|$))/.*)?"), "is no absolute path, or has '..'"),
 ]
 Source = Annotated[
     str,
@@ -181,8 +181,7 @@ class Nccl(Sizes):
             problem = f"does not divide gpus_per_node ({self.gpus_per_node})"
             fix = "write a divisor, or leave one of them out"
             report.bad((self, "gpus_per_process"), problem, "the last process would have fewer GPUs", fix)
-        for name, partner in (("source", "source_sha256"), ("source_sha256", "source")):
-            check_partner(self, name, partner, "an unknown program could be built and run", report)
+        check_both(self, "source", "source_sha256", "an unknown program could be built and run", report)
         _check_image(self, "the measurement", "remove the image", stack, report)
 
 

@@ -6,9 +6,9 @@
 import difflib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import overload
+from typing import Any
 
 from components.roles.enroot_pyxis.settings import ARTIFACTS_VARIABLE
 from components.roles.order import roles
@@ -64,25 +64,15 @@ def with_containers(raw: Mapping[str, object]) -> Mapping[str, object]:
     return {"containers": {}, **raw} if lab and os.environ.get(ARTIFACTS_VARIABLE) else raw
 
 
-@overload
-def parse(raw: Mapping[str, object], *, base_dir: Path, secret_keys: frozenset[str] = frozenset()) -> StackConfig: ...
-@overload
 def parse(
-    raw: Mapping[str, object], model: type[PoolConfig], *, base_dir: Path, secret_keys: frozenset[str] = frozenset()
-) -> PoolConfig: ...
-def parse(
-    raw: Mapping[str, object],
-    model: type[StackConfig | PoolConfig] = StackConfig,
-    *,
-    base_dir: Path,
-    secret_keys: frozenset[str] = frozenset(),
-) -> StackConfig | PoolConfig:
+    raw: Mapping[str, object], model: Any = StackConfig, *, base_dir: Path, secret_keys: Collection[str] = ()
+) -> Any:
     """Return the checked config of a stack; without `model`, of a cluster.
 
     `raw` has parsed values by top-level key, without `tailrack:`. Relative key files start at `base_dir`.
     `secret_keys` are the top-level keys that hold a Pulumi secret. Raises ConfigError with every problem.
     """
-    return _checked(raw, model, base_dir, Report(secret_keys))
+    return _checked(raw, model, base_dir, Report(frozenset(secret_keys)))
 
 
 def _checked(

@@ -96,12 +96,7 @@ def _check_logins(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec], r
             continue
         elastic = isinstance(config, PoolConfig) and config.elastic
         for is_wrong, problem, breaks, fix in (
-            (
-                node.is_head,
-                "the head node",
-                "users log in there already, and to run no jobs is its default",
-                "delete it",
-            ),
+            (node.is_head, "the head node", "users log in there already, and it runs no jobs by default", "delete it"),
             (node.pod, "a pod", "a pod has neither the share nor log-ins of users", "delete it"),
             (node.gpu, "a machine with GPUs", "no job could use them", "delete one of login and gpu"),
             (elastic, "a machine of an elastic pool", "jobs could not bring it", "write it in another stack"),

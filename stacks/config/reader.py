@@ -1,6 +1,7 @@
 """The reader of the config: pydantic checks each value, and this module says each error in the words of its key."""
 
 import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -140,5 +141,8 @@ def _report_invalid(key: Key, detail: ErrorDetails, path: str, inside: bool, rep
         problem = f"is longer than {context['max_length']} characters"
     else:
         problem = f"does not fit in {key.help.wants}" if inside else f"is not {key.help.wants}"
+        choices = re.findall(r"'([^']*)'", context.get("expected", ""))
+        for similar in difflib.get_close_matches(str(detail["input"])[:100], choices, 1, 0.75):
+            fix = f"did you mean {shown(similar)}?"
     seen = MASK if hidden or context.get("hide") else shown(detail["input"])
     report.add(path, f"{seen} {problem}", breaks, fix)

@@ -25,7 +25,7 @@ from tests.unit.configs import PRIVATE_KEY
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import os
-from stacks.sites.lambda_cloud.model import LambdaSite
+from stacks.sites.lambda_cloud import LambdaSite
 from stacks.sites.rented.machines import CloudAccount, RentedMachine
 from stacks.sites.rented.model import RentedNode
 from stacks.sites.rented.present import Rental

@@ -18,12 +18,12 @@ MOST_GPU_HOURS = 10_000_000
 _NAME = "a name of at most 40 lowercase letters, digits, '-' and '_'"
 _plain = must(
     full(r"(?!(all|default|none)$)[a-z][a-z0-9_-]*"),
-    "is not a name of lowercase letters, digits, '-' and '_' that starts with a letter",
+    "is no name of lowercase letters, digits, '-' and '_' after a letter",
 )
 AccountName = Annotated[
     str,
     Field(max_length=40),
-    must(lambda name: name not in ("root", DEFAULT_ACCOUNT), "is an account that every cluster already has"),
+    must(lambda name: name not in ("root", DEFAULT_ACCOUNT), "is an account of every cluster"),
     _plain,
     Help(_NAME, "write a name such as vision"),
 ]
@@ -36,9 +36,7 @@ QosName = Annotated[
 ]
 QosNames = Annotated[tuple[str, ...], Help("a list of names of tailrack:accounting.qos", "write names from that list")]
 Limit = Annotated[
-    Whole,
-    Field(ge=1, le=MOST_GPU_HOURS),
-    Help(fix="write a number, or leave it out for no limit", default_text="no limit"),
+    Whole, Field(ge=1, le=MOST_GPU_HOURS), Help(fix="write a number, or leave it out", default_text="no limit")
 ]
 
 

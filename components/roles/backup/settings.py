@@ -68,8 +68,7 @@ class Backup(Section):
     """The backup of the head node; off without this section."""
 
     target: Annotated[str, Field(max_length=_LONGEST), AfterValidator(_target)] = key(
-        "sftp:USER@HOST:/FOLDER or s3:https://HOST/BUCKET",
-        "write one of the two, such as sftp:backup@192.0.2.9:/srv/backup/lab",
+        "sftp:USER@HOST:/FOLDER or s3:https://HOST/BUCKET", "write one such as sftp:backup@192.0.2.9:/srv/backup/lab"
     )
     """Where backups go: `sftp:USER@HOST:/FOLDER`, a folder on a second machine, or `s3:https://HOST/BUCKET[/FOLDER]`.
     HOST is an address or name, best outside the tailnet: a new head node must reach it before it joins the

@@ -44,7 +44,7 @@ Scripts = Annotated[
     AfterValidator(_scripts),
     Help(
         "a mapping from a name such as 50-scratch to the text of a script",
-        "write 50-scratch: | and the script below it, indented",
+        "write 50-scratch: | and the script, indented",
     ),
 ]
 

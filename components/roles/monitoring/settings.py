@@ -58,15 +58,13 @@ Password = Annotated[
     SecretStr,
     must(
         full(r"[!-~]([ -~]{0,1022}[!-~])?"),
-        "is empty or too long, or has line breaks, blanks at its ends or special characters",
+        "is empty or too long, or has line breaks, blanks at its ends or special letters",
     ),
 ]
 MailAddress = Annotated[str, Field(pattern=ADDRESS), Help("a mail address", "write one such as ops@example.org")]
 MailUser = Annotated[str, Field(pattern=r"^[!-~]{1,200}$"), Help("a name without blanks", "write the account's name")]
 Smarthost = Annotated[
-    str,
-    must(full(f"{HOST}{PORT_TEXT}"), "is not HOST:PORT"),
-    Help("HOST:PORT", "write one such as mail.example.org:587"),
+    str, must(full(f"{HOST}{PORT_TEXT}"), "is not HOST:PORT"), Help("HOST:PORT", "write mail.example.org:587")
 ]
 
 

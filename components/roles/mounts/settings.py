@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -75,14 +75,11 @@ Source = Annotated[
     Help("a server, a colon and a path", 'write "10.0.0.5:/export", with IPv6 in brackets'),
 ]
 Type = Annotated[
-    str,
-    must(
-        lambda value: value in (NFS, PRESENT),
-        f"is neither {NFS} nor {PRESENT}",
-        "NFS version 3 needs rpcbind, which the cluster turns off, and other types need their own software",
-        f"write {NFS}; or mount it yourself, and write {PRESENT}, which only checks it",
+    Literal["nfs4", "present"],
+    Help(
+        fix=f"write {NFS}; or mount it yourself, and write {PRESENT}, which only checks it",
+        breaks="NFS version 3 needs rpcbind, which the cluster turns off, and other types need their own software",
     ),
-    Help(f"{NFS} or {PRESENT}", f"write {NFS} or {PRESENT}"),
 ]
 Option = Annotated[str, Field(max_length=40), AfterValidator(_option)]
 
@@ -93,7 +90,7 @@ class Mount(Section):
     path: Path = key("an absolute path of at most 100 characters", _FIX_PATH)
     """The mount point. Nodes have the feature `mount-` and the path with `-` for `/` while it works:
     `--constraint=mount-data` for /data."""
-    type: Type = NFS
+    type: Type = "nfs4"
     """`nfs4`: an NFS server, version 4, mounted by tailrack; `present`: mounted by the provider or by you, only
     checked."""
     source: Source | None = None

@@ -115,7 +115,7 @@ def _release(value: object) -> object:
 Release = Annotated[
     str,
     BeforeValidator(_release),
-    Help("a release such as 24.11.5", "write all three numbers", default_text="the distribution's"),
+    Help("a release such as 24.11.5", "write all three numbers", default_text="of the distribution"),
 ]
 _SERVER = r"^(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?"
 # Without characters that a shell interprets.
@@ -133,7 +133,7 @@ Packages = Annotated[
     Field(max_length=300, pattern=_SERVER + r"(/[A-Za-z0-9_~+-][A-Za-z0-9._~+-]*)+$"),
     Help(
         "an address or a path without a slash at its end",
-        "write one of the two, or leave it out",
+        "write one, or leave it out",
         default_text="packages are built",
     ),
 ]

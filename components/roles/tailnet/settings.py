@@ -126,10 +126,7 @@ class WayToTailnet(Section):
     )
     """Kind tailscale: the tailnet's id; `-`: the tailnet of the credentials."""
     base_url: BaseUrl = key(
-        "the address of Tailscale's API",
-        "leave it out",
-        "a preview would send the tailnet's credentials elsewhere",
-        default=API,
+        "the address of Tailscale's API", "leave it out", "a preview would send credentials elsewhere", default=API
     )
     """Kind tailscale: address of the API; for tests, an address of this machine (127.0.0.1, [::1] or localhost)."""
 

@@ -67,13 +67,13 @@ def account_name(value: str, breaks: str) -> str:
 UserName = Annotated[
     str,
     Field(max_length=32),
-    AfterValidator(partial(account_name, breaks="the system account would get this user's uid, home and key")),
+    AfterValidator(partial(account_name, breaks="the system account would get this user's key")),
     Help("a user name of at most 32 characters", "write another name such as ada"),
 ]
 GroupName = Annotated[
     str,
     Field(max_length=32),
-    AfterValidator(partial(account_name, breaks="the group's members would get the rights of the system's group")),
+    AfterValidator(partial(account_name, breaks="members would get the rights of that system group")),
     Help("a group name of at most 32 characters", "write another name such as vision"),
 ]
 Receiver = Annotated[str, must(is_receiver, "is neither a mail address nor the name of a channel")]
@@ -85,10 +85,7 @@ Id = Annotated[
         "is the number of the account nobody",
         "this user would own the files of every squashed root and unknown user",
     ),
-    must(
-        lambda number: not 60000 <= number <= 65535,
-        "is in 60000-65535, which Debian and systemd use for their own accounts",
-    ),
+    must(lambda number: not 60000 <= number <= 65535, "is in 60000-65535, which Debian and systemd use themselves"),
     Help("a number from 1000 up", "write one from 1000 to 59999 that nothing on the nodes uses"),
 ]
 
@@ -113,10 +110,7 @@ class User(Section):
     """The user's account at GitHub. `make github-keys` reads its public SSH keys, asks, and records them in
     `tailrack:github_keys`; `up` reads nothing from GitHub."""
     groups: tuple[str, ...] = key(
-        "a list of names of tailrack:groups",
-        "write at most 16 names from that list, such as [vision]",
-        max_length=16,
-        default=(),
+        "a list of names of tailrack:groups", "write at most 16 names, such as [vision]", max_length=16, default=()
     )
     """Groups of `tailrack:groups` that the user is in; 16 at most, because NFS passes on no more."""
     account: str | None = key(

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from components.settings.cluster import Head
 from components.settings.money import Price
 from components.settings.problems import Report, Stack, show_name
-from components.settings.rules import check_partner
+from components.settings.rules import check_both
 from components.settings.section import Section, key
 from components.settings.types import Whole, full, must, network, own_network, refuse
 from stacks.sites.aws.images import IMAGES, Image, image_for
@@ -177,8 +177,7 @@ class AwsSite(SiteOfNewMachines):
     def check(self, stack: Stack, report: Report) -> None:
         super().check(stack, report)
         check_not_empty(self, self.pools, stack, report)
-        for name, partner in (("subnet", "vpc"), ("vpc", "subnet")):
-            check_partner(self, name, partner, "instances and their rules would be in two networks", report)
+        check_both(self, "subnet", "vpc", "instances and their rules would be in two networks", report)
         needed, most = len(nodes(self, stack.head)), self.cidr.num_addresses - _AWS_OWN
         for name in sorted({"zone", "cidr"} & self.model_fields_set) if self.subnet is not None else ():
             problem, fix = f"is set, but the subnet has its own {name}", f"remove {name}, or remove subnet and vpc"

@@ -52,9 +52,7 @@ class Machine(Section):
             report.add((self, "host_key"), f"is the public half of {shown}", breaks, fix)
         # A host in a file or an output has no secrets: its site does.
         place = re.sub(
-            r"\.hosts_file\[.*?\](\.hosts\[\d+\])?|\.hosts_from\.output\[\d+\]",
-            "",
-            report.at(self, ssh.PASSPHRASE),
+            r"\.hosts_file\[.*?\](\.hosts\[\d+\])?|\.hosts_from\.output\[\d+\]", "", report.at(self, ssh.PASSPHRASE)
         )
         fix, passphrase = f"run: {secret_command(place)}", self.private_key_passphrase
         if ssh.is_locked(file) and passphrase is None:

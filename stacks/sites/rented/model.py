@@ -120,11 +120,7 @@ class RentedSite(SiteOfNewMachines):
     boot_minutes: Whole = key(ge=1, le=120, default=20)
     """Minutes after which a machine that does not answer SSH is given back, and the next of `try` is rented."""
     base_url: Annotated[str, AfterValidator(_base_url)] = key(
-        "an address of this machine",
-        "leave it out",
-        "a preview would send the API key elsewhere",
-        "the cloud's",
-        default="",
+        "an address of this machine", "leave it out", "the API key would go elsewhere", "the cloud's", default=""
     )
     """Address of the cloud's API; for tests, an address of this machine."""
     max_price_per_hour: Number | None = key(

@@ -187,7 +187,7 @@ def bad_groups() -> list[Bad]:
     vision = "{name: vision, gid: 7001}"
     return [
         (config("[{name: docker, gid: 7001}]"), "groups[0].name",
-            "is a name that Debian or a package on the nodes uses", "the rights of the system's group"),
+            "is a name that Debian or a package on the nodes uses", "the rights of that system group"),
         (config("[{name: Vision, gid: 7001}]"), "groups[0].name", "is not a name of lowercase letters"),
         (config("[{name: ../home, gid: 7001}]"), "groups[0].name", "is not a name of lowercase letters"),
         (config(f"[{{name: {'v' * 33}, gid: 7001}}]"), "groups[0].name", "is longer than 32 characters"),

@@ -10,7 +10,7 @@ import pytest
 
 from stacks.http_client import ApiError
 from stacks.rental.cloud import BOOTING, GONE, READY, Instance, Offer
-from stacks.sites.lambda_cloud.model import LambdaSite
+from stacks.sites.lambda_cloud import LambdaSite
 from stacks.sites.rented.model import RentedNode
 from stacks.sites.rented.present import AccessDeniedError, Present, Rental, look
 

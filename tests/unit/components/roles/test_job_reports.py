@@ -89,7 +89,7 @@ def test_a_bad_config_names_its_key() -> None:
         ({"mail": {"sender": "a@b.c"}}, [], "job_reports.mail.smarthost", "missing"),
         ({"mail": {**MAIL, "smarthost": "b.c"}}, [], "job_reports.mail.smarthost", "is not HOST:PORT"),
         ({"mail": {**MAIL, "sender": "a@b.c\nBcc: x@y"}}, [], "job_reports.mail.sender", "mail address"),
-        ({"mail": {**MAIL, "user": "lab"}}, [], "job_reports.mail", "has one of user and password"),
+        ({"mail": {**MAIL, "user": "lab"}}, [], "job_reports.mail.user", "is set without password"),
         ({"mail": {**MAIL, "user": "lab", "password": "x", "encrypted": False}}, [], "job_reports.mail.encrypted",
          "is false with a password"),
         ({"channels": [{**SLACK, "url": "http://hooks.slack.com/x"}]}, [], "job_reports.channels[0].url", "https://"),

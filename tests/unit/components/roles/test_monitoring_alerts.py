@@ -96,7 +96,7 @@ BAD: list[tuple[Mapping[str, object], str, str]] = [
     ({**RELAY, "sender": "a@example.org\nBcc: b@example.org"}, "[0].sender", "is not a mail address"),
     ({**RELAY, "smarthost": "smtp.example.org"}, "[0].smarthost", "is not HOST:PORT"),
     ({**RELAY, "smarthost": "smtp.example.org:0"}, "[0].smarthost", "is not HOST:PORT"),
-    ({**RELAY, "user": "lab"}, "[0]", "has one of user and password without the other"),
+    ({**RELAY, "user": "lab"}, "[0].user", "is set without password"),
     ({**MAIL, "password": "a\nb"}, "[0].password", "[secret] is empty or too long, or has line breaks"),
     ({**MAIL, "password": ""}, "[0].password", "[secret] is empty"),
     ({**MAIL, "encrypted": False}, "[0].encrypted", "anyone between the two machines could read the password"),
