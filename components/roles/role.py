@@ -174,6 +174,14 @@ def unit(role: str, name: str) -> File:
     return File(f"/etc/systemd/system/{name}", template(role, name))
 
 
+def unit_like(kind: str, name: str, **values: str) -> File:
+    """Return a unit whose text is a template that roles share (machine/templates), with values for its @WORDS@."""
+    text = template("machine", f"{kind}.{name.rpartition('.')[2]}")
+    for word, value in values.items():
+        text = text.replace(f"@{word.upper()}@", value)
+    return File(f"/etc/systemd/system/{name}", text)
+
+
 def _bash(name: str) -> str:
     path = (FOLDER if "/" in name else FOLDER.parent / "steps") / f"{name}.sh"
     return path.read_text(encoding="utf-8").removeprefix("#!/bin/bash\n").removesuffix("\n")

@@ -13,7 +13,7 @@ from components.roles.backup.settings import S3, SFTP, Backup
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole
 from components.roles.program import launcher
-from components.roles.role import File, Role, Value, unit
+from components.roles.role import File, Role, Value, unit_like
 
 # Packages that write backups, and read them on a new head node.
 PACKAGES = ("restic", "openssh-client")
@@ -23,6 +23,18 @@ DUMP = ("mariadb-client",)
 NAMES = ("host", "user", "port", "host_key", "bucket", "access_key")
 
 MOMENT = whole(0, 2**40)  # seconds since 1970
+
+_UNITS = {
+    SERVICE: ("Backup of the head node's state", "run", "2h", f"ExecStopPost={PROGRAM} ended\nUMask=0077"),
+    HOMES_SERVICE: ("Backup of the users' homes", "homes", "20h", "UMask=0077"),
+}
+BACKUP, _HOMES = (
+    unit_like("background", name, description=about, after="", command=f"{PROGRAM} {word}", limit=limit, settings=more)
+    for name, (about, word, limit, more) in _UNITS.items()
+)
+_TIMER = unit_like(
+    "calendar", TIMER, description="Hourly backup of the head node's state", every="hourly", delay="5min"
+)
 
 
 def role(settings: ClusterSettings) -> Role | None:
@@ -66,7 +78,7 @@ def role(settings: ClusterSettings) -> Role | None:
         files={
             "services": (
                 File(PROGRAM, launcher("backup"), mode="0755"),
-                *(unit("backup", name) for name in (SERVICE, TIMER, *((HOMES_SERVICE,) if homes else ()))),
+                *(BACKUP, _TIMER, *((_HOMES,) if homes else ())),
             )
         },
         made={"services": (*MADE, *(HOMES_MADE if homes else ()))},

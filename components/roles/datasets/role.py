@@ -9,11 +9,13 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.datasets import model
 from components.roles.datasets.settings import Dataset, below, kind_of
 from components.roles.program import launcher
-from components.roles.role import File, Role, Value, unit
+from components.roles.role import File, Role, Value, unit_like
 
 PACKAGES = ("rclone", "rsync")
 _GB = 10**9
 _PORTS = (str(model.PORT),)
+_PLANS = "List the sources of data sets, and plan the nodes' copies"
+_COPIES = "Copy data sets to this machine's disk"
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -37,8 +39,8 @@ def role(settings: ClusterSettings) -> Role:
         secrets=keys if secret else {},
         packages={"services": PACKAGES, "compute": PACKAGES},
         files={
-            "services": (*served, *_units(model.HEAD, model.HEAD_TIMER), _program(model.HEAD_PROGRAM)),
-            "compute": (*served, *_units(model.STAGE, model.STAGE_TIMER), _program(model.STAGE_PROGRAM)),
+            "services": (*served, *_again(10, model.HEAD_TIMER, model.HEAD, _PLANS, model.HEAD_PROGRAM)),
+            "compute": (*served, *_again(20, model.STAGE_TIMER, model.STAGE, _COPIES, model.STAGE_PROGRAM, "stage")),
         },
         ports=_PORTS,
         serves=_PORTS,
@@ -85,9 +87,12 @@ def _keys(datasets: tuple[Dataset, ...]) -> dict[str, str]:
     return {name: key.get_secret_value() for name, key in keys if key}
 
 
-def _units(*names: str) -> tuple[File, ...]:
-    return tuple(unit("datasets", name) for name in names)
-
-
-def _program(path: str) -> File:
-    return File(path, launcher("data-head" if path == model.HEAD_PROGRAM else "data-stage"), "0755")
+def _again(seconds: int, timer: str, service: str, description: str, *command: str) -> tuple[File, ...]:
+    """Return a program, and the units that start it again so many seconds after it has ended."""
+    program, daemon = ("data-head", "slurmctld") if service == model.HEAD else ("data-stage", "slurmd")
+    words = {"after": f"{daemon}.service", "command": " ".join(command), "limit": "infinity", "settings": ""}
+    return (
+        File(command[0], launcher(program), "0755"),
+        unit_like("background", service, description=description, **words),
+        unit_like("interval", timer, description=description, seconds=str(seconds)),
+    )

@@ -8,7 +8,7 @@ from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import list_of, matching, whole
 from components.roles.gpu.host import HEALTH_PROGRAM, PROGRAM, ROCE_PROGRAM, ROCE_UNIT, UNIT
-from components.roles.role import FOLDER, File, Role, SlurmKey, template, unit
+from components.roles.role import FOLDER, File, Role, SlurmKey, template, unit_like
 
 # The limit for one node: NVIDIA's device files have lower numbers.
 MOST_GPUS = 256
@@ -25,6 +25,16 @@ HEALTH_TASK = Task(
     at_once=True,
 )
 
+_BOOT = "multi-user.target"
+_ABOUT = "Set up GPUs for slurmd and jobs: device files, a loaded driver, space in /dev/shm"
+_AFTER = "systemd-modules-load.service nvidia-persistenced.service"
+_UNIT = unit_like("boot", UNIT, description=_ABOUT, after=_AFTER, command=PROGRAM, wanted_by=f"{_BOOT} slurmd.service")
+_ROCE_ABOUT = "Set up RoCE ports for the traffic of GPUs (fabric.roce.apply)"
+_ROCE_AFTER = "network-online.target\nWants=network-online.target"
+_ROCE_UNIT = unit_like(
+    "boot", ROCE_UNIT, description=_ROCE_ABOUT, after=_ROCE_AFTER, command=ROCE_PROGRAM, wanted_by=_BOOT
+)
+
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role. A node's GPUs are in its Slurm fragment (components/roles/slurm/fragment.py)."""
@@ -36,8 +46,8 @@ def role(settings: ClusterSettings) -> Role:
         values={"roce_apply": settings.fabric.roce.apply},
         files={
             "compute": (
-                *((_program(ROCE_PROGRAM), unit("gpu", ROCE_UNIT)) if settings.fabric.roce.apply else ()),
-                *(replace(file, needs="node_gpu_count") for file in (_program(PROGRAM), unit("gpu", UNIT), collector)),
+                *((_program(ROCE_PROGRAM), _ROCE_UNIT) if settings.fabric.roce.apply else ()),
+                *(replace(file, needs="node_gpu_count") for file in (_program(PROGRAM), _UNIT, collector)),
             ),
             "pod": (replace(collector, needs="node_gpu_count"),),
         },

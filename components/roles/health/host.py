@@ -10,7 +10,6 @@ from components.node.step.step import Step
 RECORDS = f"{STATE_DIR}/deep-check"
 LIB = "/usr/local/lib/tailrack"
 SHARE_MOUNTED = "/etc/tailrack/share-mounted"
-REASON = "tailrack-reason.service"
 DEEP_CHECK_SETTINGS = "/etc/tailrack/deep-check.json"
 CHECKS = "/usr/local/sbin/tailrack-checks"
 HEALTH_CHECK = "/usr/local/sbin/tailrack-nhc"
@@ -39,12 +38,10 @@ MADE = (
 
 def compute(step: Step, health_enabled: bool, health_on_boot: str) -> None:
     """Load the units of the health checks, or clear the check's comment in Slurm before the check goes."""
-    if health_enabled:
-        systemd.reload(REASON)
-        if health_on_boot:
-            systemd.reload(BOOT_UNIT)
-            systemd.enable(BOOT_UNIT)
-    elif files.exists(HEALTH_CHECK):
+    if health_enabled and health_on_boot:
+        systemd.reload(BOOT_UNIT)
+        systemd.enable(BOOT_UNIT)
+    elif not health_enabled and files.exists(HEALTH_CHECK):
         # A controller that does not answer stops nothing.
         attempt(HEALTH_CHECK, "--clear")
 

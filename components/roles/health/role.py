@@ -16,13 +16,12 @@ from components.roles.health.host import (
     HEALTH_CHECK,
     LIB,
     MADE,
-    REASON,
     SHARE_MOUNTED,
 )
 from components.roles.health.settings import EPILOG, PROLOG
 from components.roles.pod.library import library_path
 from components.roles.program import launcher
-from components.roles.role import File, Role, SlurmKey, template, unit
+from components.roles.role import File, Role, SlurmKey, template
 
 BOOT_RESULT = f"{PRIVATE}/boot-check.json"
 DEEP_CHECK = "/usr/local/sbin/tailrack-deep-check"
@@ -98,7 +97,6 @@ def _files() -> tuple[File, ...]:
         File(CHECKS, launcher("node-checks"), "0755"),
         File(HEALTH_CHECK, launcher("health-check"), "0755"),
         File(SHARE_MOUNTED, needs="nfs_exports_mount"),
-        unit("health", REASON),
     )
 
 

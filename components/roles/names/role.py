@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
-from components.roles.role import File, Role, unit
+from components.roles.role import File, Role, unit, unit_like
 
-PROGRAM, UNITS = "tailrack-names", ("tailrack-names.service", "tailrack-names-follow.service")
+PROGRAM, UNIT = "tailrack-names", "tailrack-names.service"
 
 
 def role(_settings: ClusterSettings) -> Role:
     """Return the role, which is the same on every machine. The machine's DNS settings stay as they are."""
+    # Slurm's daemons require the other unit, and would stop whenever this one stops.
+    follow, about = f"/usr/local/sbin/{PROGRAM} follow", "Update names when machines join or leave"
     return Role(
         "names",
         after=("tailnet",),
@@ -28,7 +30,8 @@ def role(_settings: ClusterSettings) -> Role:
         files={
             "machine": (
                 File(f"/usr/local/sbin/{PROGRAM}", launcher("names"), mode="0755"),
-                *(unit("names", name) for name in UNITS),
+                unit("names", UNIT),
+                unit_like("daemon", "tailrack-names-follow.service", description=about, after=UNIT, command=follow),
             )
         },
     )

@@ -7,7 +7,7 @@ from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import matching, truth, version
 from components.roles.program import launcher
-from components.roles.role import USERS, File, Holder, Role, SlurmKey, template, unit
+from components.roles.role import USERS, File, Holder, Role, SlurmKey, template, unit, unit_like
 from components.roles.slurm.files import MAIL_PROGRAM
 from components.roles.slurm.folders import FROM_CONTROLLER, LINK, LOST_JOBS, PUBLISHED
 from components.roles.slurm.machine_keys import needs_cgroups
@@ -37,22 +37,13 @@ def role(settings: ClusterSettings) -> Role:
         File("/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf")),
         File(RETRY, launcher("retry-jobs"), mode="0755"),
         File(MAIL_PROGRAM, template("slurm", "tailrack-mail"), mode="0755"),
-        *(
-            file
-            for name, program in (
-                (CONTROLLER_WATCHDOG, template("slurm", CONTROLLER_WATCHDOG)),
-                (ROOM, launcher("slurm-room")),
-            )
-            for file in (
-                File(f"/usr/local/sbin/{name}", program, mode="0755"),
-                unit("slurm", f"{name}.service"),
-            )
-        ),
+        *_watchdog(CONTROLLER_WATCHDOG, "Restart slurmctld when it hangs", "slurmctld.service"),
+        File(f"/usr/local/sbin/{ROOM}", launcher("slurm-room"), mode="0755"),
+        unit("slurm", f"{ROOM}.service"),
     )
     compute_files = (
-        File(f"/usr/local/sbin/{WATCHDOG}", template("slurm", WATCHDOG), mode="0755"),
+        *_watchdog(WATCHDOG, "Reconnect this node to slurmctld after an outage", "slurmd.service"),
         File(f"/usr/local/sbin/{SHUTDOWN}", template("slurm", SHUTDOWN), mode="0755"),
-        unit("slurm", f"{WATCHDOG}.service"),
     )
     save = settings.slurm.save_seconds
     # A configured release is installed already, and these packages would replace it.
@@ -113,4 +104,12 @@ def role(settings: ClusterSettings) -> Role:
             "compute": {"slurm_version": version},
             "pod": {"slurm_version": version},
         },
+    )
+
+
+def _watchdog(name: str, description: str, daemon: str) -> tuple[File, File]:
+    path = f"/usr/local/sbin/{name}"
+    return (
+        File(path, template("slurm", name), mode="0755"),
+        unit_like("daemon", f"{name}.service", description=description, after=daemon, command=path),
     )

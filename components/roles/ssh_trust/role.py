@@ -5,7 +5,7 @@ from __future__ import annotations
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole
 from components.roles.program import command_line, launcher
-from components.roles.role import File, Role, template, unit
+from components.roles.role import File, Role, template, unit_like
 from components.roles.ssh_trust.ask import ANSWERS
 from components.roles.ssh_trust.facts import authorities, certificate, ed25519
 
@@ -40,12 +40,12 @@ def role(settings: ClusterSettings) -> Role:
             "head": (
                 *trusts,
                 _program("tailrack-sign", launcher("sign")),
-                unit("ssh_trust", "tailrack-sign.timer"),
+                _timer("sign", "daily", "Renew the SSH certificates of the cluster's machines"),
                 _program("tailrack-ask", ask),
             ),
             "node": (
                 *trusts,
-                unit("ssh_trust", "tailrack-certificate.timer"),
+                _timer("certificate", "*-*-* 00/6:30", "Fetch this machine's next SSH certificate"),
                 answer,
                 *answers,
             ),
@@ -62,3 +62,8 @@ def role(settings: ClusterSettings) -> Role:
 
 def _program(name: str, text: str) -> File:
     return File(f"/usr/local/sbin/{name}", text, mode="0755")
+
+
+def _timer(name: str, every: str, description: str) -> File:
+    name = f"tailrack-{name}.timer"
+    return unit_like("calendar", name, description=description, every=every, delay="1h")

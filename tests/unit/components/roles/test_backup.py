@@ -18,10 +18,11 @@ from components.node.step.values import read_values
 from components.roles.backup import program
 from components.roles.backup.host import MADE
 from components.roles.backup.program import RECORD, STAGE
+from components.roles.backup.role import BACKUP
 from components.roles.backup.target import TargetValues, check_target, close_target, try_target
 from components.roles.order import roles
 from components.roles.restore.host import RestoreValues, place_files, read_backup, wanted_backup
-from components.roles.role import Role, Value, template
+from components.roles.role import Role, Value
 from components.steps.composition import compose
 from stacks.config import parse
 from tests.unit.configs import HOST_KEY, LAB, PRIVATE_KEY, RawConfig, refusal
@@ -159,7 +160,7 @@ def test_a_killed_backup_counts_as_failed_and_systemd_has_it_reported_and_its_co
         assert program.main(["ended"]) == 0
         assert "FAILED: it was killed before it finished (signal, KILL)" in program.status()
     assert capfd.readouterr().err.count("<3>backup failed: it was killed") == 1
-    assert "ExecStopPost=/usr/local/sbin/tailrack-backup ended" in template("backup", "tailrack-backup.service")
+    assert "ExecStopPost=/usr/local/sbin/tailrack-backup ended" in BACKUP.text
 
 
 def test_the_next_backup_contains_restored_dumps_that_no_service_has_loaded(shell: Shell) -> None:
