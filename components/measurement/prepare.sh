@@ -7,8 +7,6 @@
 # about.json    facts of the nodes for the check
 # build.env     variables of program.sh, if it has to build the program
 #SBATCH --ntasks-per-node=1
-#SBATCH --no-requeue
-#SBATCH --exclusive
 set -euo pipefail
 cd "$SLURM_SUBMIT_DIR"
 export PATH=$PATH:/usr/local/bin:/usr/local/nvidia/bin

@@ -165,6 +165,8 @@ def _submit(order: Order) -> _Job:
         order.folder.unlink()
     order.folder.mkdir(parents=True, exist_ok=True)
     options = [
+        # No other job on the nodes, above all no other measurement; and none of the same on the remaining nodes.
+        *("--exclusive", "--no-requeue"),
         f"--nodes={len(order.nodes)}",
         f"--nodelist={','.join(order.nodes)}",
         *order.options,

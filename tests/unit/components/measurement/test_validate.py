@@ -130,7 +130,7 @@ def cluster(shell: Shell, installed: Path) -> Cluster:
 def test_a_scope_of_idle_nodes_is_measured_completely(cluster: Cluster) -> None:
     report = cluster.report(MEMBERS)
     assert (report["nodes"], report["left_out"]) == (["a1", "a2", "b1", "b2"], [])
-    assert "--nodes=4 --nodelist=a1,a2,b1,b2 --ntasks=8 " in cluster.submitted[0]
+    assert "--exclusive --no-requeue --nodes=4 --nodelist=a1,a2,b1,b2 --ntasks=8 " in cluster.submitted[0]
     assert report["measured_at"] > 1_600_000_000
 
 

@@ -270,7 +270,7 @@ def on_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Play:
             {*order.files["job.sh"].splitlines(), *(f"#SBATCH {option}" for option in order.options)}
             for order in simulated.orders
         ]
-        assert all(job >= {f"#SBATCH {NICE}", "#SBATCH --exclusive", "#SBATCH --time=15"} for job in jobs)
+        assert all(job >= {f"#SBATCH {NICE}", "#SBATCH --time=15"} for job in jobs)
         # The gate size alone, three times.
         assert simulated.orders[1].arguments[3:] == ["8589934592:8589934592"] * 3
         found: Mapping[str, Any] = json.loads(json.dumps(measured))
