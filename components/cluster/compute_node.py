@@ -12,7 +12,7 @@ import pulumi
 
 from components.cluster.head_link import HeadLink
 from components.cluster.tailnet_access import NO_KEY, TailnetAccess
-from components.host import Host
+from components.host import Host, Machine
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.nfs_exports.exports import export_line
 from components.roles.role import Role
@@ -175,7 +175,56 @@ def _scripts(roles: tuple[Role, ...], steps: Steps) -> tuple[composition.Script,
     return check, join, node.with_texts({name: plans[name] for name in plans.keys() & node.phases})
 
 
-class ComputeNode(pulumi.ComponentResource):
+class Member(pulumi.ComponentResource):
+    """A machine of the cluster with its steps.
+
+    host      the machine
+    _roles    its roles
+    _secrets  header values that are secret, by name
+    """
+
+    host: Host
+    _roles: Sequence[Role]
+    _secrets: Mapping[str, pulumi.Input[str]]
+
+    def _deliver(
+        self, scripts: Sequence[composition.Script], values: Mapping[str, Value], after: Sequence[pulumi.Resource] = ()
+    ) -> list[pulumi.Resource]:
+        """Copy the scripts of its steps to the machine; return the resources that do so."""
+        name, repair = self.host.name, str(values.get(REPAIR, ""))
+        label = f"{name}: copy setup scripts"
+        return deliver(f"{name}-scripts", self.host, scripts, label=label, parent=self, repair=repair, depends_on=after)
+
+    def _step(
+        self,
+        kind: str,
+        script: composition.Script,
+        phases: Sequence[str],
+        values: Mapping[str, Value],
+        label: str,
+        depends_on: Sequence[pulumi.Resource],
+        *,
+        on: Machine | None = None,
+        needed: bool = False,
+        **more: Any,
+    ) -> Step:
+        """Return a step with the facts of its phases. `needed`: without its answer the program cannot go on."""
+        answer = composition.answer(self._roles, phases)
+        return Step(
+            f"{self.host.name}-{kind}",
+            on or self.host,
+            script,
+            values,
+            secrets=self._secrets,
+            label=f"{self.host.name}: {label}",
+            answer=answer.as_needed() if needed else answer,
+            parent=self,
+            depends_on=depends_on,
+            **more,
+        )
+
+
+class ComputeNode(Member):
     """One member of the cluster.
 
     facts    Output[dict], the facts that the check reported; Slurm's version is the installed or the future one
@@ -218,56 +267,28 @@ class ComputeNode(pulumi.ComponentResource):
                 secrets = {**secrets, "tailnet_auth_key": pulumi.Output.secret(access.auth_key)}
         check_script, join_script, node_script = _scripts(roles, steps)
         services = _services(roles, steps)
-        delivered = deliver(
-            f"{host.name}-scripts",
-            host,
-            (check_script, join_script, node_script, *([services] if services else [])),
-            label=f"{host.name}: copy setup scripts",
-            parent=self,
-            repair=str(values.get(REPAIR, "")),
-            depends_on=after,
-        )
-        check = Step(
-            f"{host.name}-check",
-            host,
-            check_script,
-            values,
-            secrets=secrets,
-            label=f"{host.name}: check the machine",
-            limit_seconds=CHECK_LIMIT_SECONDS,
-            answer=composition.answer(roles, steps.check),
-            parent=self,
-            depends_on=delivered,
-        )
+        self._roles, self._secrets = roles, secrets
+        scripts = (check_script, join_script, node_script, *([services] if services else []))
+        delivered = self._deliver(scripts, values, after)
+        label, limit = "check the machine", CHECK_LIMIT_SECONDS
+        check = self._step("check", check_script, steps.check, values, label, delivered, limit_seconds=limit)
         self.facts = check.result
         values |= detected_header(host, self.facts, head.settings, head.cgroups)
         self.confined = values["node_confined"]
-        join = Step(
-            f"{host.name}-join",
-            host,
-            join_script,
-            values,
-            secrets=secrets,
-            renewed=access.renewed_secrets,
-            label=f"{host.name}: join the tailnet, munge key",
-            answer=composition.answer(roles, steps.join),
-            parent=self,
-            depends_on=[check.resource],
-        )
+        label, renewed = "join the tailnet, munge key", access.renewed_secrets
+        join = self._step("join", join_script, steps.join, values, label, [check.resource], renewed=renewed)
         self.joined = join.result
         in_tailnet = access.after_join(host.name, self.joined, self, join.resource, host.adopt)
         self.gpus = detected_gpus(host, self.facts)
         values |= _joined_header(host, self.facts, self.joined, values["nfs_exports_path"])
-        register = Step(
-            f"{host.name}-register",
-            head.machine,
+        register = self._step(
+            "register",
             composition.compose(roles, steps.register),
+            steps.register,
             values,
-            secrets=secrets,
-            label=f"{host.name}: register on the head node",
-            answer=composition.answer(roles, steps.register),
-            parent=self,
-            depends_on=[*in_tailnet, *([head.ready] if head.ready else [])],
+            "register on the head node",
+            [*in_tailnet, *([head.ready] if head.ready else [])],
+            on=head.machine,
             limit_seconds=limit_with_jobs(head.settings),
             lock=None,
         )
@@ -280,10 +301,10 @@ class ComputeNode(pulumi.ComponentResource):
             "node_leave_values": composition.leave_program(roles, steps.leave),
             **({"node_boot_values": composition.boot_program(roles)} if host.pod else {}),
         }
-        node = Step(
-            f"{host.name}-node",
-            host,
+        node = self._step(
+            "node",
             node_script,
+            steps.node,
             {
                 **values,
                 "node_authorities": OutputField(register.result, "authorities"),
@@ -298,27 +319,14 @@ class ComputeNode(pulumi.ComponentResource):
                     for name, plan in kept.items()
                 },
             },
-            secrets=secrets,
-            label=f"{host.name}: users, share, {'commands of Slurm' if host.login else 'slurmd'}",
-            answer=composition.answer(roles, steps.node),
-            parent=self,
-            depends_on=[register.resource],
+            f"users, share, {'commands of Slurm' if host.login else 'slurmd'}",
+            [register.resource],
             limit_seconds=limit_with_jobs(head.settings),
         )
         self.ready: pulumi.Resource = node.resource
         if services is not None:
             # Nothing waits for this step: if services fail, the node still runs jobs and is measured.
-            Step(
-                f"{host.name}-services",
-                host,
-                services,
-                values,
-                secrets=secrets,
-                answer=composition.answer(roles, steps.services),
-                label=f"{host.name}: optional services",
-                parent=self,
-                depends_on=[node.resource],
-                lock="tailrack-services",
-            )
+            label, lock = "optional services", "tailrack-services"
+            self._step("services", services, steps.services, values, label, [node.resource], lock=lock)
         address = combine({"": OutputField(self.joined, "tailnet_ip")}, lambda resolved: resolved[""])
         self.register_outputs({"tailnet_ip": address})

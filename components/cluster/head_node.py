@@ -10,6 +10,7 @@ import pulumi
 
 from components.cluster.compute_node import (
     CHECK_LIMIT_SECONDS,
+    Member,
     detected_gpus,
     detected_header,
     limit_with_jobs,
@@ -28,8 +29,7 @@ from components.roles.slurm.files import FILES, controller_files
 from components.roles.slurm.versions import oldest_reached
 from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS, kept_request
-from components.steps.delivery import deliver
-from components.steps.step import REPAIR, Step
+from components.steps.step import Step
 from components.steps.values import OutputField, Value, combine, output_fields
 
 # The time limit of services that import images, each of which takes many minutes.
@@ -58,7 +58,7 @@ def _join_limit(settings: ClusterSettings) -> int:
     return HOMES_LIMIT_SECONDS if restores else TIME_LIMIT_SECONDS
 
 
-class HeadNode(pulumi.ComponentResource):
+class HeadNode(Member):
     """The head node of a cluster. It does not depend on any node.
 
     facts, joined, gpus, fabric, confined   as ComputeNode has them; `path` is `self`
@@ -101,32 +101,18 @@ class HeadNode(pulumi.ComponentResource):
             {"head_expire_plan": expire.file, "head_fabric_plan": again.file}
         )
         self._roles, self._services = roles, composition.compose(roles, composition.SERVICES)
-        delivered = deliver(
-            f"{host.name}-scripts",
-            host,
-            (
-                check_script,
-                join_script,
-                head_script,
-                self._services,
-                *scripts_for_nodes(roles, pods=pods),
-                *_optional_scripts(settings),
-            ),
-            label=f"{host.name}: copy setup scripts",
-            parent=self,
-            repair=str(values.get(REPAIR, "")),
-        )
-        check = Step(
-            f"{host.name}-check",
-            host,
+        self._secrets = secrets
+        node_scripts = (*scripts_for_nodes(roles, pods=pods), *_optional_scripts(settings))
+        delivered = self._deliver((check_script, join_script, head_script, self._services, *node_scripts), values)
+        check = self._step(
+            "check",
             check_script,
+            composition.CHECK,
             values,
-            secrets=secrets,
-            label=f"{host.name}: check the machine",
-            answer=composition.answer(roles, composition.CHECK).as_needed(),
+            "check the machine",
+            delivered,
+            needed=True,
             limit_seconds=CHECK_LIMIT_SECONDS,
-            parent=self,
-            depends_on=delivered,
         )
         self.facts = check.result
         self.gpus = detected_gpus(host, self.facts)
@@ -134,18 +120,16 @@ class HeadNode(pulumi.ComponentResource):
         confined = self.facts["cgroups"] if cgroups is None else pulumi.Output.from_input(cgroups)
         self.confined = confined
         values |= detected_header(host, self.facts, settings, confined)
-        join = Step(
-            f"{host.name}-join",
-            host,
+        join = self._step(
+            "join",
             join_script,
+            composition.JOIN,
             values,
-            secrets=secrets,
+            "join the tailnet, munge key",
+            [check.resource],
+            needed=True,
             renewed=access.renewed_secrets,
-            label=f"{host.name}: join the tailnet, munge key",
-            answer=composition.answer(roles, composition.JOIN).as_needed(),
             limit_seconds=_join_limit(settings),
-            parent=self,
-            depends_on=[check.resource],
         )
         self.joined: pulumi.Output[dict[str, Any]] = join.result
         self.path: Value = "self"
@@ -168,21 +152,19 @@ class HeadNode(pulumi.ComponentResource):
             "head_expire_values": combine(expire_values, lambda resolved: kept_request(host.name, resolved)),
             "head_fabric_values": kept_request(host.name, {}),
         }
-        head = Step(
-            f"{host.name}-head",
-            host,
+        head = self._step(
+            "head",
             head_script,
+            phases,
             {**values, **programs},
-            secrets=secrets,
-            label=f"{host.name}: users, NFS server, slurmctld",
-            answer=composition.answer(roles, phases).as_needed(),
-            parent=self,
-            depends_on=access.after_join(host.name, self.joined, self, join.resource, host.adopt),
+            "users, NFS server, slurmctld",
+            access.after_join(host.name, self.joined, self, join.resource, host.adopt),
+            needed=True,
             limit_seconds=limit_with_jobs(settings),
         )
         self.ready: pulumi.Resource = head.resource
         self.fabric = OutputField(head.result, "fabric")
-        self._values, self._secrets = values, secrets
+        self._values = values
         self._imports = settings.containers is not None
         version = self.facts["slurm_version"]
         self.link = HeadLink(
@@ -212,16 +194,13 @@ class HeadNode(pulumi.ComponentResource):
         It does not depend on nodes: a failed node must not delay the services, and if a node is removed while this step
         fails, the CLI (3.260) would write a state that it cannot read.
         """
-        return Step(
-            f"{self.host.name}-services",
-            self.host,
+        return self._step(
+            "services",
             self._services,
+            composition.SERVICES,
             self._values,
-            secrets=self._secrets,
-            label=f"{self.host.name}: optional services",
-            answer=composition.answer(self._roles, composition.SERVICES),
-            parent=self,
+            "optional services",
+            [self.ready],
             limit_seconds=IMPORTS_LIMIT_SECONDS if self._imports else TIME_LIMIT_SECONDS,
-            depends_on=[self.ready],
             lock="tailrack-services",
         )

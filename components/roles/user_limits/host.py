@@ -8,7 +8,6 @@ amount of the slice above it), and the kernel ends other processes first.
 from __future__ import annotations
 
 import os
-import re
 
 from components.node import files, kernel, packages, systemd
 from components.node.files import File
@@ -21,11 +20,8 @@ from components.roles.pam_slurm_adopt.host import managing_login
 from components.roles.ssh_trust import sshd
 
 _NAME = "tailrack.conf"
-# Every account's slice.
-ALL_USERS = f"{UNITS}/user-.slice.d/{_NAME}"
 # These daemons start users' programs outside of slices of users. All these programs together have the limits of a user.
 SCHEDULERS = ("cron.service", "atd.service")
-_OF_ACCOUNT = re.compile(r"user-[0-9]+\.slice\.d")
 _PACKAGE = "libpam-systemd"
 _LOGIND = "systemd-logind.service"
 _SESSION = "/etc/pam.d/common-session"
@@ -54,11 +50,6 @@ CPUWeight=1000
 MemoryMin={_LEAST}%"""
 
 
-def account_file(uid: int) -> str:
-    """Return the path of the file for the slice of one account."""
-    return f"{UNITS}/user-{uid}.slice.d/{_NAME}"
-
-
 def limits_text(memory_percent: int, cpu_percent: int, tasks: int, cpus: int) -> str:
     """Return the limits, as lines of a unit's section.
 
@@ -70,42 +61,15 @@ def limits_text(memory_percent: int, cpu_percent: int, tasks: int, cpus: int) ->
     return f"MemoryMax={memory_percent}%\nMemorySwapMax=0\nTasksMax={tasks}\nCPUWeight=100{quota}"
 
 
-def set_limits(limits: str, unlimited: set[int]) -> bool:
-    """Write limits for every account but some; return whether a file changed."""
+def limits(text: str) -> list[File]:
+    """Return the files with the limits of every account, and of the daemons that start users' programs.
+
+    By default systemd stops the whole unit if the kernel ends one of its processes.
+    """
     header = "# Written by tailrack: limits of each user (tailrack:head.user_limits)."
-    written = files.write_all(
-        [
-            *(File(account_file(uid), UNLIMITED_SLICE) for uid in sorted(unlimited)),
-            File(ALL_USERS, f"{header}\n[Slice]\n{limits}"),
-            *(File(f"{UNITS}/{unit}.d/{_NAME}", _scheduler_text(limits)) for unit in SCHEDULERS),
-        ]
-    )
-    return _remove_others(unlimited) or written
-
-
-def remove_limits(unlimited: set[int]) -> bool:
-    """Remove the limits of all accounts; return whether a file changed. The given ones keep their memory."""
-    removed = [files.remove(path) for path in (ALL_USERS, *(f"{UNITS}/{unit}.d/{_NAME}" for unit in SCHEDULERS))]
-    written = files.write_all([File(account_file(uid), UNLIMITED_SLICE) for uid in sorted(unlimited)])
-    return any((_remove_others(unlimited), written, *removed))
-
-
-def _remove_others(unlimited: set[int]) -> bool:
-    """Remove the files of accounts that were unlimited before; return whether there was one."""
-    kept = {account_file(uid) for uid in unlimited}
-    paths = [f"{UNITS}/{name}/{_NAME}" for name in files.names_in(UNITS) if _OF_ACCOUNT.fullmatch(name)]
-    removed = [path for path in paths if path not in kept and files.remove(path)]
-    for path in removed:
-        files.remove_if_empty(path.rpartition("/")[0])
-    return bool(removed)
-
-
-def _scheduler_text(limits: str) -> str:
-    # By default systemd stops the whole unit if the kernel ends one of its processes.
-    return (
-        "# Written by tailrack: limits of users' programs that it starts (tailrack:head.user_limits).\n"
-        f"[Service]\n{limits}\nOOMPolicy=continue"
-    )
+    scheduler = f"{header}\n[Service]\n{text}\nOOMPolicy=continue"
+    users = File(f"{UNITS}/user-.slice.d/{_NAME}", f"{header}\n[Slice]\n{text}")
+    return [users, *(File(f"{UNITS}/{unit}.d/{_NAME}", scheduler) for unit in SCHEDULERS)]
 
 
 def why_not_limited(host: str) -> str:
@@ -167,21 +131,13 @@ def head(
 ) -> None:
     """Write the drop-ins of slices and units, and have systemd apply them to those that are there."""
     manager = user_named(managing_login())
-    unlimited = {0, manager.pw_uid} if manager else {0}
-    reason = "none"
+    unlimited = sorted({0, manager.pw_uid} if manager else {0})
+    drop_ins = [File(f"{UNITS}/user-{uid}.slice.d/{_NAME}", UNLIMITED_SLICE) for uid in unlimited]
     if user_limits_enabled:
-        changed = set_limits(
-            limits_text(
-                user_limits_memory_percent,
-                user_limits_cpu_percent,
-                user_limits_tasks,
-                os.cpu_count() or 1,
-            ),
-            unlimited,
-        )
-        reason = why_not_limited(step.host)
-    else:
-        changed = remove_limits(unlimited)
+        percents = (user_limits_memory_percent, user_limits_cpu_percent)
+        drop_ins += limits(limits_text(*percents, user_limits_tasks, os.cpu_count() or 1))
+    changed = step.declare(*drop_ins)
+    reason = why_not_limited(step.host) if user_limits_enabled else "none"
     if changed:
         # systemd's answers about a slice do not include all drop-ins that it would read.
         systemd.reload_later(step)

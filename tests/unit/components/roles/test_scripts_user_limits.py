@@ -48,7 +48,7 @@ def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 def run(shell: Shell, values: dict[str, Any] = ON) -> str:
     """Run the step twice; return the reason that it reports why users are not limited."""
     for _ in range(2):
-        done = assert_ok(shell.step(script_of("user_limits", "head"), values))
+        done = assert_ok(shell.step(script_of("user_limits", "machine", "head"), values))
     return str(json.loads(done.stdout)["user_limits"])
 
 
