@@ -21,6 +21,7 @@ from components.steps.command_line import read_request
 
 _JOB_LIMIT = "slurm_job_limit_seconds"
 _USERS, _KEYS = "users_lines", "user_keys_lines"
+_IDENTITIES = ("user_keys_provider", "user_keys_identities")
 _GROUPS, _MEMBERS = "user_groups_lines", "user_groups_members"
 _OF_NODE, _GPU_KIND = "node_slurm_conf", "node_gpu_kind"
 _SLURM_CONF = ("slurm_slurm_conf", "pool_slurm_conf")
@@ -45,7 +46,7 @@ def effects(changes: Sequence[Change], resources: Sequence[Made]) -> list[Effect
     by_name = {
         "Users": _values(kept, (_USERS,)),
         "Groups": chain(_values(kept, (_GROUPS,)), _of_members(kept)),
-        "SSH keys": _of_keys(kept),
+        "SSH keys": chain(_of_keys(kept), _values(kept, _IDENTITIES)),
         "slurm.conf": chain(_values(kept, _SLURM_CONF), _of_nodes(changes, resources)),
         "Exports": _values([*kept, *gone], ("node_export",)),
         "Jobs": _of_jobs(gone),

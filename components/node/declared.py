@@ -25,6 +25,8 @@ from components.node.systemd import UNITS
 FOLDER = f"{STATE_DIR}/made"
 ACCOUNT, DATA = "account ", "data "
 _COMMANDS = "/usr/local/bin/"
+# The folder and account whose names opkssh requires (role user_keys).
+OPKSSH, OPKSSH_ACCOUNT = "/etc/opk", "opksshuser"
 
 
 class Record:
@@ -104,7 +106,8 @@ def _read(step: str) -> dict[str, list[str]]:
 
 def _is_ours(item: str) -> bool:
     path = item.removeprefix(DATA).removeprefix(ACCOUNT)
-    return ("tailrack" in path or path.startswith(_COMMANDS)) and ".." not in path
+    ours = "tailrack" in path or path.startswith((_COMMANDS, f"{OPKSSH}/")) or path == OPKSSH_ACCOUNT
+    return ours and ".." not in path
 
 
 def _removal(items: Sequence[str]) -> Iterator[Callable[[], object]]:
@@ -129,5 +132,6 @@ def _remove_path(path: str) -> None:
         return
     files.remove_folder(path)
     for folder in PurePosixPath(path).parents:
-        if "tailrack" in str(folder) or (str(folder).startswith(f"{UNITS}/") and folder.suffix == ".d"):
-            files.remove_if_empty(str(folder))
+        name = str(folder)
+        if "tailrack" in name or name == OPKSSH or (name.startswith(f"{UNITS}/") and folder.suffix == ".d"):
+            files.remove_if_empty(name)

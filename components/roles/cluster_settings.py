@@ -14,7 +14,7 @@ from components.roles.nfs_exports.settings import Storage
 from components.roles.scratch.settings import Scratch
 from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet
-from components.roles.users.settings import GithubKeys, Group, User
+from components.roles.users.settings import GithubKeys, Group, Oidc, User
 from components.settings.cluster import Cluster, Head
 from components.settings.money import DEFAULT_CURRENCY, Budget, Currency
 from components.settings.section import Section, key
@@ -32,6 +32,8 @@ class ClusterSettings(Section):
     """User accounts, the same on every node."""
     github_keys: GithubKeys = key(default={})
     """Public SSH keys of users with `github`, by GitHub name; `make github-keys` writes them."""
+    oidc: Oidc | None = None
+    """[Logins with an identity of a provider](day-2.md#users-keys), for users with `oidc`; default: off."""
     groups: tuple[Group, ...] = key(fix="write [{name: vision, gid: 7001}]", default=())
     """Groups of users, each with a shared folder; [groups](day-2.md#groups)."""
     tailnet: Tailnet = Tailnet()

@@ -1,18 +1,24 @@
-"""Files of users' keys, one for each user, and the lines with which sshd reads them.
+"""Files of users' keys, one for each user, opkssh for users with an identity, and the lines for sshd.
 
 sshd uses the first value of AuthorizedKeysFile. So this machine's own value comes first in ours, and other accounts
-keep theirs.
+keep theirs. It asks opkssh only about keys that are in no file, so these work without the provider.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from components.node import files
+from components.node.artifacts import Artifact, keep_artifact
+from components.node.declared import ACCOUNT, OPKSSH, OPKSSH_ACCOUNT
 from components.node.failure import Failure
+from components.node.fetch import proxy_variables
 from components.node.log import STATE_DIR, note
-from components.node.passwd import user_named
+from components.node.packages import architecture
+from components.node.passwd import make_daemon_account, user_named
+from components.node.run import attempt
 from components.node.step.step import Step
 from components.roles.ssh_trust import sshd
 
@@ -24,15 +30,36 @@ _READ = f"{STATE_DIR}/user-keys-read"
 # Our lines do not hold for this address, from which no one connects (RFC 5737), so sshd shows what holds without them.
 _WITHOUT_OURS = "192.0.2.255"
 _CLIENT = "192.0.2.1"
+PROGRAM = "/usr/local/lib/tailrack/opkssh"
+_VERIFY = f"{PROGRAM} verify %u %k %t"
+_COMMAND, _COMMAND_USER = "AuthorizedKeysCommand", "AuthorizedKeysCommandUser"
+_OPKSSH_HEADING = "# Written by tailrack from tailrack:oidc"
 _HEADING = """# Written by tailrack: keys of tailrack:users, after the files that this machine's own lines name.
 # No one connects from that address: with it, tailrack asks sshd for the machine's own lines."""
 
 
 @dataclass(frozen=True)
+class Program:
+    """opkssh for an architecture, such as amd64."""
+
+    architecture: str
+    digest: str
+    source: str
+
+
+@dataclass(frozen=True)
 class KeysValues:
-    """The lines of the config: a user's name, and a key as in authorized_keys."""
+    """The lines of the config: a user's name, and a key as in authorized_keys. The others are for opkssh (role.py)."""
 
     user_keys_lines: list[str]
+    user_keys_provider: str
+    user_keys_identities: list[str]
+    user_keys_programs: list[Program]
+
+    @property
+    def identified(self) -> set[str]:
+        """Return the users with an identity."""
+        return {line.partition(" ")[0] for line in self.user_keys_identities}
 
     @property
     def by_user(self) -> dict[str, list[str]]:
@@ -60,9 +87,38 @@ def write_keys(keys: Mapping[str, Collection[str]]) -> None:
         files.remove_folder(FOLDER)
 
 
-def let_sshd_read(names: Collection[str], host: str) -> None:
+def keep_opkssh(step: Step, values: KeysValues) -> None:
+    """Install opkssh, its provider and its identities. They are declared, so they go with the last identity."""
+    if files.names_in(OPKSSH) and not (files.read(f"{OPKSSH}/providers") or "").startswith(_OPKSSH_HEADING):
+        raise Failure(
+            f"{OPKSSH} on {step.host} has files of another opkssh, which tailrack would replace",
+            f"remove {OPKSSH} and the line {_COMMAND} of sshd there, or remove tailrack:oidc; then run up again",
+        )
+    kind = architecture()
+    program = next((program for program in values.user_keys_programs if program.architecture == kind), None)
+    if program is None:
+        raise Failure(
+            f"{step.host} is {kind}, and tailrack:oidc.checksums has no opkssh-linux-{kind}",
+            "add its sha256 from checksums.txt of the release, then run up again",
+        )
+    step.declare(f"{ACCOUNT}{OPKSSH_ACCOUNT}", PROGRAM)
+    make_daemon_account(OPKSSH_ACCOUNT)
+    texts = {
+        # The first one, by which a later step knows its own folder.
+        "providers": f"{_OPKSSH_HEADING}\n{values.user_keys_provider}",
+        # sshd gives the program no environment. JSON is YAML too.
+        "config.yml": json.dumps({"env_vars": proxy_variables()}),
+        "auth_id": "\n".join(values.user_keys_identities),
+    }
+    step.declare(*(files.File(f"{OPKSSH}/{name}", text, 0o640, "root", OPKSSH_ACCOUNT) for name, text in texts.items()))
+    artifact = Artifact(program.digest, program.source, "tailrack:oidc.artifacts", "tailrack:oidc.checksums")
+    keep_artifact(step, PROGRAM, artifact)
+    files.set_mode(PROGRAM, 0o755)
+
+
+def let_sshd_read(names: Collection[str], identified: Collection[str], host: str) -> None:
     """Make sshd read the users' files. A configuration that sshd rejects is not kept."""
-    before, text = files.read(CONF), _configuration(names, host)
+    before, text = files.read(CONF), _configuration(names, identified, host)
     changed = files.write(CONF, text) if text else files.remove(CONF)
     # A step may have ended before sshd read the file that it wrote.
     if not changed and files.read(_READ) == files.read(CONF):
@@ -81,58 +137,77 @@ def let_sshd_read(names: Collection[str], host: str) -> None:
         files.remove(_READ)
 
 
-def require_read(names: Collection[str], host: str) -> None:
-    """Raise Failure for users whose files sshd does not read.
+def require_read(values: KeysValues, host: str) -> None:
+    """Raise Failure for users whose files sshd does not read, or for whom it does not ask opkssh.
 
     It may not include our file, or an earlier file of this machine's owner decides for a user.
     """
-    wrong = {name: setting for name in names if _FILE not in (setting := _setting(name, host, _CLIENT)).split()}
+    include = f"on {host}, write 'Include /etc/ssh/sshd_config.d/*.conf' as the first line of /etc/ssh/sshd_config"
+    wrong = {name: found for name in values.by_user if _FILE not in (found := _setting(name, host, _CLIENT)).split()}
     if wrong:
         users, setting = ", ".join(sorted(wrong)), next(iter(wrong.values())) or "no file"
         raise Failure(
             f"sshd on {host} does not read the keys of {users} in tailrack:users: it reads {setting}",
-            f"on {host}, write 'Include /etc/ssh/sshd_config.d/*.conf' as the first line of /etc/ssh/sshd_config, and "
+            f"{include}, and "
             f"add {_FILE} to every line of 'grep -rn -i AuthorizedKeysFile /etc/ssh/sshd_config*' that is for them; "
             "then run up again",
         )
+    identified = values.identified
+    if missing := sorted(name for name in identified if _setting(name, host, _CLIENT, _COMMAND) != _VERIFY):
+        raise Failure(f"sshd on {host} does not ask opkssh about {', '.join(missing)}", f"{include}; then run up again")
+    # Options of the command line win over files. Amazon's images have them.
+    if identified and _COMMAND in attempt("systemctl", "show", "-p", "ExecStart", "ssh").output:
+        raise Failure(
+            f"the unit of sshd on {host} has an {_COMMAND}, so sshd does not ask opkssh about {', '.join(identified)}",
+            f"remove it on {host}, on Amazon's images with 'apt-get remove ec2-instance-connect'; then run up again",
+        )
 
 
-def _configuration(names: Collection[str], host: str) -> str:
+def _configuration(names: Collection[str], identified: Collection[str], host: str) -> str:
     """Return the lines: a block for users with the same setting of this machine, in most cases all of them."""
     by_setting: dict[str, list[str]] = {}
-    for name in sorted(names):
+    for name in sorted({*names, *identified}):
         own = [path for path in _setting(name, host, _WITHOUT_OURS).split() if path not in ("none", _FILE)]
-        by_setting.setdefault(" ".join([*own, _FILE]), []).append(name)
+        lines = [f"AuthorizedKeysFile {' '.join([*own, _FILE])}"]
+        if name in identified:
+            if (command := _setting(name, host, _WITHOUT_OURS, _COMMAND)) not in ("", "none", _VERIFY):
+                raise Failure(
+                    f"sshd on {host} has the {_COMMAND} {command}, which opkssh would replace for {name}",
+                    f"remove it there, or remove oidc from {name} in tailrack:users; then run up again",
+                )
+            lines += [f"{_COMMAND} {_VERIFY}", f"{_COMMAND_USER} {OPKSSH_ACCOUNT}"]
+        by_setting.setdefault("\n    ".join(lines), []).append(name)
     blocks = [
-        f"Match User {','.join(users)} Address *,!{_WITHOUT_OURS}\n    AuthorizedKeysFile {setting}"
-        for setting, users in by_setting.items()
+        f"Match User {','.join(users)} Address *,!{_WITHOUT_OURS}\n    {lines}" for lines, users in by_setting.items()
     ]
     return "\n".join([_HEADING, *blocks]) if blocks else ""
 
 
-def _setting(name: str, host: str, address: str) -> str:
-    """Return the files that sshd reads for a user who connects from an address."""
+def _setting(name: str, host: str, address: str, keyword: str = "AuthorizedKeysFile") -> str:
+    """Return the files, or another setting, that hold for a user who connects from an address."""
     connection = f"user={name},host={host},addr={address},laddr={address},lport={sshd.DEFAULT_PORT}"
     rows = (line.partition(" ") for line in sshd.query("-T", "-C", connection).splitlines())
-    return next((value for key, _, value in rows if key == "authorizedkeysfile"), "")
+    return next((value for key, _, value in rows if key == keyword.lower()), "")
 
 
 def machine(step: Step, values: KeysValues) -> None:
     """Write the files first: a removed key must open nothing, even if sshd cannot be configured."""
-    keys = values.by_user
-    if keys or files.exists(FOLDER) or files.exists(CONF):
+    keys, identified = values.by_user, values.identified
+    if keys or identified or files.exists(FOLDER) or files.exists(CONF):
         write_keys(keys)
-        let_sshd_read(keys, step.host)
+        if identified:
+            keep_opkssh(step, values)
+        let_sshd_read(keys, identified, step.host)
 
 
 def node(step: Step, values: KeysValues) -> None:
     """Check at the step's end, when the node takes jobs already."""
-    step.later.append(lambda: require_read(values.by_user, step.host))
+    step.later.append(lambda: require_read(values, step.host))
 
 
 def services(step: Step, values: KeysValues) -> None:
     """Check at the step's end, after all services have started."""
-    step.later.append(lambda: require_read(values.by_user, step.host))
+    step.later.append(lambda: require_read(values, step.host))
 
 
 def leave(step: Step) -> None:

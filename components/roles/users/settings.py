@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -13,7 +13,7 @@ from components.settings.problems import ROOT, Report, Stack, child_path, sugges
 from components.settings.rules import check_known, check_once, check_unique
 from components.settings.section import Help, Section, key
 from components.settings.ssh_keys import UsersKey
-from components.settings.types import Whole, must, refuse, word_set
+from components.settings.types import FOLDER, HOST, PORT, Checksum, Whole, full, must, refuse, word_set
 
 _COMMAND = "run: make github-keys STACK=..."
 _TWO_LOGINS = "no one could tell whose login it is, and a removed key could still open an account"
@@ -51,7 +51,7 @@ RESERVED_USERS = word_set(
     libvirt-dnsmasq libvirt-qemu lightdm lpadmin nagios nginx nslcd nvidia-persistenced openldap opc pcap podman
     pollinate postdrop postfix power prometheus pulse pulse-access rdma redis rpc rpcuser rtkit sambashare saned scanner
     spi ssl-cert sssd stunnel4 syslog systemd tcpdump ubuntu debian unbound usbmux uuidd whoopsie wireshark
-    zabbix"""
+    zabbix opksshuser"""
 )
 
 
@@ -90,6 +90,53 @@ Id = Annotated[
 ]
 
 
+_ADDRESS = rf"https://{HOST}({PORT})?(/[A-Za-z0-9._~-]+)*"
+# opkssh reads other characters in its tables as quotes and comments, and words with ':' as patterns.
+Identity = Annotated[
+    str,
+    Field(max_length=255),
+    must(full(r"[A-Za-z0-9][A-Za-z0-9._%+@|=-]*"), "is not a mail address or a sub of plain characters"),
+    Help("a mail address, or the claim sub", "write it as the provider's ID token has it"),
+]
+
+
+class Oidc(Section):
+    """Logins with an identity of a provider (OpenID Connect): opkssh checks them for sshd on every machine but pods."""
+
+    issuer: Annotated[str, must(full(rf"{_ADDRESS}/?"), "is not an https:// address of plain characters")] = key(
+        "the provider's https:// address",
+        "copy `issuer` from its /.well-known/openid-configuration, with or without the last slash",
+        max_length=300,
+    )
+    """The provider's address, exactly as `issuer` in its ID tokens."""
+    client_id: str = key(
+        "an ID of plain characters",
+        "copy the ID of the client that you have registered at the provider",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._~@-]{0,254}$",
+    )
+    """The client's ID at the provider. It needs no secret; its redirect addresses are those of opkssh,
+    `http://localhost:3000/login-callback`, and the same with the ports 10001 and 11110."""
+    valid_for: Literal["12h", "24h", "48h", "1week"] = "24h"
+    """How long an ID token opens machines. Until then, an identity that only the provider has removed still does."""
+    artifacts: Annotated[
+        str, must(full(rf"{_ADDRESS}|{FOLDER}"), "is neither an https:// address nor a path, in plain characters")
+    ] = key(
+        "an https:// address or the absolute path of a folder",
+        "write one of the two, or leave it out",
+        max_length=300,
+        default="https://github.com/openpubkey/opkssh/releases/download/v0.16.0",
+    )
+    """Source of opkssh on each machine: an address or a folder with `opkssh-linux-amd64` or `opkssh-linux-arm64`."""
+    checksums: Annotated[
+        dict[Literal["opkssh-linux-amd64", "opkssh-linux-arm64"], Checksum], must(bool, "contains no checksum")
+    ] = key(
+        "a mapping from opkssh-linux-amd64, opkssh-linux-arm64 or both to their sha256",
+        "copy them from checksums.txt of the release",
+        "root would install an unverified file",
+    )
+    """Sha256 by file name; there are no defaults, because no second source confirms upstream's."""
+
+
 class User(Section):
     """A user account, the same on every node."""
 
@@ -109,6 +156,9 @@ class User(Section):
     github: GithubName | None = None
     """The user's account at GitHub. `make github-keys` reads its public SSH keys, asks, and records them in
     `tailrack:github_keys`; `up` reads nothing from GitHub."""
+    oidc: Identity | None = None
+    """The user's identity at the provider of `tailrack:oidc`: the mail address, or `sub`, which is safer where people
+    choose their address themselves."""
     groups: tuple[str, ...] = key(
         "a list of names of tailrack:groups", "write at most 16 names, such as [vision]", max_length=16, default=()
     )
@@ -172,6 +222,7 @@ def check_users(stack: Stack, report: Report) -> None:
     breaks = "both would own each other's files"
     check_unique(groups, "gid", "is also the gid of {}", breaks, report, "change the group's gid", places)
     _check_keys(users, stack.config.github_keys, report)
+    _check_identities(users, stack.config.oidc, report)
 
 
 def _check_keys(users: Sequence[User], written: Mapping[str, Sequence[str]], report: Report) -> None:
@@ -202,6 +253,24 @@ def _check_keys(users: Sequence[User], written: Mapping[str, Sequence[str]], rep
                 report.add(key_path, problem, _TWO_LOGINS, "give each user another key")
     for name in written.keys() - {user.github for user in users}:
         report.warn(child_path(path, name), "has no effect, because no user has it as github; remove it")
+
+
+def _check_identities(users: Sequence[User], oidc: Oidc | None, report: Report) -> None:
+    """Report identities without a provider, and those of two users. Warn about a provider without identities."""
+    places: dict[str, str] = {}
+    for user in users:
+        if user.oidc is None:
+            continue
+        place = report.place(user)
+        if oidc is None:
+            fix = "write issuer, client_id and checksums there, or remove oidc from the user"
+            report.add((user, "oidc"), "is set without tailrack:oidc", "the user could not log in with it", fix)
+        # opkssh ignores the case of mail addresses.
+        elif (other := places.setdefault(user.oidc.lower(), place)) != place:
+            breaks = "one login would open two accounts"
+            report.bad((user, "oidc"), f"is also the identity of {other}", breaks, "give each user another")
+    if oidc and not any(user.oidc for user in users):
+        report.warn(child_path(ROOT, "oidc"), "has no effect, because no user has oidc; remove it")
 
 
 def _check_notify(user: User, reports: JobReports | None, channels: Collection[str], report: Report) -> None:

@@ -114,6 +114,15 @@ def test_the_comment_names_gained_and_lost_keys_by_fingerprint() -> None:
     assert shown.count("\n") == 3, "each key once, however many machines it is on"
 
 
+def test_the_comment_names_identities_that_open_machines_and_their_provider() -> None:
+    row = "https://a.org"
+    before = header(user_keys_provider="", user_keys_identities="")
+    after = header(user_keys_provider=f"{row} lab 24h", user_keys_identities=f"ada ada@a.org {row}")
+    text = comment("prod", [step("a1-node", "a1", "users", before=before, after=after)], Summary())
+    shown = text[text.index("**SSH keys:**") :].split("```")[1].removeprefix("diff")
+    assert shown.split("\n")[1:-1] == [f"+ {row} lab 24h", f"+ ada ada@a.org {row}"]
+
+
 def test_the_comment_lists_new_and_removed_group_members() -> None:
     before = header(user_groups_lines="vision 7001", user_groups_members="vision ada\nvision bob")
     after = header(user_groups_lines="nlp 7002\nvision 7001", user_groups_members="nlp bob\nvision ada")

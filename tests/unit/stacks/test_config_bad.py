@@ -209,6 +209,29 @@ def bad_groups() -> list[Bad]:
     ]  # fmt: skip
 
 
+def bad_identities() -> list[Bad]:
+    provider = {"issuer": "https://a.org/lab/", "client_id": "b", "checksums": {"opkssh-linux-amd64": "a" * 64}}
+
+    def config(identity: str, bob: str = "", **changes: object) -> str:
+        users = [{"name": "ada", "uid": 6001, "oidc": identity}, {"name": "bob", "uid": 6002, "oidc": bob or None}]
+        return yaml.safe_dump({"users": users, "oidc": {**provider, **changes}})
+
+    ada = "ada@example.org"
+    return [
+        *((config(text), "users[0].oidc", "is not a mail address or a sub")
+          for text in ("oidc-match-end:email:@example.org", "ada@example.org bob", "a#b", "'a", "*")),
+        (config(ada, "Ada@Example.org"), "users[1].oidc", "is also the identity of users[0]"),
+        (f"users: [{{name: ada, uid: 6001, oidc: {ada}}}]", "users[0].oidc", "is set without tailrack:oidc"),
+        *((config(ada, issuer=text), "oidc.issuer", "is not an https:// address")
+          for text in ("http://a.org", "https://a.org/lab 24h", "https://a.org/?x")),
+        (config(ada, client_id="a b"), "oidc.client_id", "is not an ID of plain characters"),
+        (config(ada, valid_for="never"), "oidc.valid_for", "never"),
+        (config(ada, artifacts="http://a.org"), "oidc.artifacts", "is neither an https:// address nor a path"),
+        (config(ada, checksums={}), "oidc.checksums", "checksums.txt of the release"),
+        (config(ada, checksums={"opkssh-linux-i386": "a" * 64}), "oidc.checksums.opkssh-linux-i386", "does not fit in"),
+    ]  # fmt: skip
+
+
 def bad_github_keys() -> list[Bad]:
     good = ssh_key("ssh-ed25519", bytes(32))
 
@@ -286,6 +309,7 @@ def bad_cases() -> list[Bad]:
         *bad_users_keys(),
         *bad_groups(),
         *bad_github_keys(),
+        *bad_identities(),
         *(
             (f"users: [{{name: {name}, uid: 6001}}]", "users[0].name", name, "Debian")
             for name in ("root", "munge", "systemd-network", "ubuntu")
@@ -513,6 +537,14 @@ def test_recorded_keys_of_an_account_that_no_user_has_are_a_warning(key_folder: 
     values = {f"tailrack:{key}": json.dumps(value) for key, value in laid_over(keys).items()}
     load(values, (), key_folder, warnings.append)
     assert [warning.partition(",")[0] for warning in warnings] == ["tailrack:github_keys.ada-l: has no effect"]
+
+
+def test_a_provider_without_identities_is_a_warning(key_folder: Path) -> None:
+    oidc = f"oidc: {{issuer: https://a.org, client_id: b, checksums: {{opkssh-linux-amd64: {'a' * 64}}}}}"
+    warnings: list[str] = []
+    values = {f"tailrack:{key}": json.dumps(value) for key, value in laid_over(oidc).items()}
+    load(values, (), key_folder, warnings.append)
+    assert [warning.partition(",")[0] for warning in warnings] == ["tailrack:oidc: has no effect"]
 
 
 def test_slurm_may_remember_groups_for_long_only_in_a_cluster_without_groups(key_folder: Path) -> None:

@@ -30,7 +30,8 @@ PROJECT = Path(__file__).parents[4]
 # A value of its own in every section that nodes read of.
 MINE: RawConfig = {
     **LAB,
-    "users": [{"name": "bob", "uid": 7001, "groups": ["vision"], "github": "bob-b"}],
+    "users": [{"name": "bob", "uid": 7001, "groups": ["vision"], "github": "bob-b", "oidc": "bob@a.org"}],
+    "oidc": {"issuer": "https://a.org", "client_id": "b", "checksums": {"opkssh-linux-amd64": "a" * 64}},
     "groups": [{"name": "vision", "gid": 7002}],
     "github_keys": {"bob-b": [public_key("laptop")]},
     "tailnet": {"tag": "tag:mine", "relay": {"node": "head"}},
