@@ -127,11 +127,7 @@ NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name),
 SiteName = Annotated[
     str,
     Field(max_length=63),
-    must(
-        lambda name: name not in (CROSS_SITE, NODE),
-        "is the scope of measurements of one node, or between sites",
-        "the site would share its floors",
-    ),
+    must(lambda name: name not in (CROSS_SITE, NODE), "is a scope of measurements", "the site would share its floors"),
     AfterValidator(check_name),
     Help(_NAME, "write a name such as cloud-a"),
 ]
@@ -247,9 +243,9 @@ Port = Annotated[
     Whole,
     Field(ge=1024, le=65535),
     must(
-        lambda port: not any(first <= port <= last for first, last in DAEMON_PORTS),
-        "is a port of another daemon of the cluster",
-        "two daemons cannot share a port",
+        lambda port: not any(a <= port <= b for a, b in DAEMON_PORTS),
+        "is a port of another daemon",
+        "one would not start",
     ),
 ]
 SshPort = Annotated[Whole, Field(ge=1, le=65535)]

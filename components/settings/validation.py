@@ -164,7 +164,7 @@ class Nccl(Sizes):
     source_sha256: Digest = ""
     """Sha256 of that archive."""
     exports: dict[Variable, Annotated[str, _one_line]] = key(
-        "a mapping from a variable's name to a text", "write NAME: 'value'", default={}
+        "a mapping of names to texts", "write NAME: 'value'", default={}
     )
     """Environment variables for the measurement, such as NCCL_IB_HCA: mlx5."""
     srun_options: tuple[SrunOption, ...] = key("a list of --option=value", "write ['--cpu-bind=none']", default=())

@@ -55,7 +55,7 @@ class Homes(Section):
     """The largest size of all homes together, on the disk; above it the largest homes are left out, and
     `tailrack-backup status` names them."""
     exclude: tuple[Pattern, ...] = key(
-        "a list of names and relative paths of letters, digits, `*` and `?`, none of which matches everything",
+        "a list of names and relative paths with `*` and `?`",
         'write names or paths such as [.cache, "*.ckpt"]',
         max_length=100,
         default=(),

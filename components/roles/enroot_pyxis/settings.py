@@ -81,9 +81,7 @@ class Registry(Section):
     """The account there, as in the image's source."""
     password: Annotated[
         types.OneLine,
-        types.must(
-            lambda text: not text.startswith("$"), "starts with '$', which Enroot would run as a command", _NO_IMAGE
-        ),
+        types.must(types.full("[^$].*"), "starts with '$', which Enroot would run as a command", _NO_IMAGE),
     ]
     """Its password or token."""
 

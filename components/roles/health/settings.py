@@ -42,10 +42,7 @@ _Text = Annotated[str, StringConstraints(strict=True)]
 Scripts = Annotated[
     dict[_Text, _Text],
     AfterValidator(_scripts),
-    Help(
-        "a mapping from a name such as 50-scratch to the text of a script",
-        "write 50-scratch: | and the script, indented",
-    ),
+    Help("a mapping from a name such as 50-scratch to a script", "write 50-scratch: | and the script, indented"),
 ]
 
 

@@ -41,12 +41,9 @@ PORT, EXPORTER_PORT, ALERTMANAGER_PORT = 9090, 9100, 9093
 ADDRESS = rf"^[A-Za-z0-9._%+-]{{1,64}}@{HOST}$"
 _URL = rf"https?://([!-.0-?A-Z\[-~]{{1,200}}@)?{HOST}({PORT_TEXT})?([/?][!-~]{{0,2000}})?"
 # Required and optional keys of each kind.
-REQUIRED: Mapping[str, tuple[str, ...]] = {
-    "webhook": ("url",),
-    "slack": ("url",),
-    "mail": ("to", "sender", "smarthost"),
-}
-OPTIONAL: Mapping[str, tuple[str, ...]] = {"webhook": (), "slack": (), "mail": ("user", "password", "encrypted")}
+Keys = Mapping[str, tuple[str, ...]]
+REQUIRED: Keys = {"webhook": ("url",), "slack": ("url",), "mail": ("to", "sender", "smarthost")}
+OPTIONAL: Keys = {"webhook": (), "slack": (), "mail": ("user", "password", "encrypted")}
 
 
 Url = Annotated[
@@ -57,8 +54,7 @@ Url = Annotated[
 Password = Annotated[
     SecretStr,
     must(
-        full(r"[!-~]([ -~]{0,1022}[!-~])?"),
-        "is empty or too long, or has line breaks, blanks at its ends or special letters",
+        full(r"[!-~]([ -~]{0,1022}[!-~])?"), "is empty or too long, or has line breaks, blanks at an end or odd letters"
     ),
 ]
 MailAddress = Annotated[str, Field(pattern=ADDRESS), Help("a mail address", "write one such as ops@example.org")]

@@ -12,7 +12,7 @@ from components.settings.network_names import NFS, PRESENT, feature_of
 from components.settings.problems import Report, Stack, show_names
 from components.settings.rules import check_sites
 from components.settings.section import Help, Section, key
-from components.settings.types import FOLDER, HOST, SiteNames, full, must, refuse, word_set
+from components.settings.types import FOLDER, HOST, SiteNames, refuse, word_set
 
 MOST_MOUNTS = 32
 # Folders of the system, with everything in them.
@@ -25,21 +25,11 @@ _FIX_OPTIONS = "write some of [noatime, nconnect=8, rsize=1048576]; read_only, n
 _FLAGS = word_set("ac hard lock noac noatime nocto nodiratime noexec nolock noresvport nosharecache relatime resvport")
 _SOFT = word_set("soft softerr")
 # Options with a number: the least and the greatest one.
-_NUMBERS = {
-    **dict.fromkeys(("acregmin", "acregmax", "acdirmin", "acdirmax", "actimeo"), (0, 86400)),
-    **dict.fromkeys(("rsize", "wsize"), (1024, 1048576)),
-    "nconnect": (1, 16),
-    "port": (1, 65_535),
-    "retrans": (0, 100),
-    "timeo": (1, 6_000),
-}
-_WORDS = {
-    "lookupcache": word_set("all none pos positive"),
-    "nfsvers": word_set("4 4.0 4.1 4.2"),
-    "proto": word_set("rdma tcp tcp6"),
-    "sec": word_set("krb5 krb5i krb5p sys"),
-    "vers": word_set("4 4.0 4.1 4.2"),
-}
+_NUMBERS = dict.fromkeys(("acregmin", "acregmax", "acdirmin", "acdirmax", "actimeo"), (0, 86400))
+_NUMBERS |= dict.fromkeys(("rsize", "wsize"), (1024, 1048576))
+_NUMBERS |= {"nconnect": (1, 16), "port": (1, 65_535), "retrans": (0, 100), "timeo": (1, 6_000)}
+_WORDS = {"lookupcache": "all none pos positive", "proto": "rdma tcp tcp6", "sec": "krb5 krb5i krb5p sys"}
+_WORDS |= dict.fromkeys(("nfsvers", "vers"), "4 4.0 4.1 4.2")
 
 
 def _path(value: str) -> str:
@@ -56,8 +46,8 @@ def _option(value: str) -> str:
     if name in _FLAGS | _SOFT | {"sync"} and not equals:
         return value
     if name in _WORDS:
-        if text not in _WORDS[name]:
-            refuse(f"has none of the values {', '.join(sorted(_WORDS[name]))}")
+        if text not in (words := _WORDS[name].split()):
+            refuse(f"has none of the values {', '.join(words)}")
         return value
     if name not in _NUMBERS:
         refuse("is not an NFS option that tailrack allows")
@@ -70,9 +60,8 @@ def _option(value: str) -> str:
 Path = Annotated[str, Field(max_length=100), AfterValidator(_path)]
 Source = Annotated[
     str,
-    Field(max_length=400),
-    must(full(rf"({HOST}|{_IPV6}):(/|{FOLDER})"), "is not an NFS server and its folder"),
-    Help("a server, a colon and a path", 'write "10.0.0.5:/export", with IPv6 in brackets'),
+    Field(max_length=400, pattern=rf"^({HOST}|{_IPV6}):(/|{FOLDER})$"),
+    Help("an NFS server, a colon and its folder", 'write "10.0.0.5:/export", with IPv6 in brackets'),
 ]
 Type = Annotated[
     Literal["nfs4", "present"],

@@ -131,11 +131,7 @@ Source = Annotated[
 Packages = Annotated[
     str,
     Field(max_length=300, pattern=_SERVER + r"(/[A-Za-z0-9_~+-][A-Za-z0-9._~+-]*)+$"),
-    Help(
-        "an address or a path without a slash at its end",
-        "write one, or leave it out",
-        default_text="packages are built",
-    ),
+    Help("an address or a path without a slash at its end", "write one, or leave it out", default_text="built here"),
 ]
 
 
@@ -195,9 +191,7 @@ class Slurm(Section):
     """[ready packages](day-2.md#ready-packages) of the release: the address of a folder, or its path on the head
     node, with a SHA256SUMS and a folder for each kind of machine, such as debian-13-amd64. Default, and for kinds
     without a folder: packages are built."""
-    release_packages_sha256: Checksum | None = key(
-        fix="write the output of sha256sum for the list that you have made or verified", default=None
-    )
+    release_packages_sha256: Checksum | None = key(fix="write the output of sha256sum for your list", default=None)
     """SHA-256 of the SHA256SUMS of these packages."""
 
     def check(self, stack: Stack, report: Report) -> None:
@@ -311,9 +305,7 @@ class Elastic(Section):
     replace_sick: bool = False
     """Return a machine that the health check or the deep check drained, once it has no job; the next job brings
     another. At most one every 30 minutes."""
-    max_price_per_hour: Number | None = key(
-        "an amount greater than 0", "write an amount such as 12", gt=0, le=MOST_OF_SMALL, default=None
-    )
+    max_price_per_hour: Number | None = key(fix="write an amount such as 12", gt=0, le=MOST_OF_SMALL, default=None)
     """The most that all rented machines together may cost per hour, in the stack's `currency`; needs the
     `price_per_hour` of each machine whose cloud does not say its price (`lambda` and `digitalocean` do, in USD)."""
     cpus: Whole = key(fix="write the output of nproc on such a machine", ge=1, le=4096)

@@ -83,6 +83,7 @@ Secret = Annotated[
 AuthKey = Annotated[Secret, AfterValidator(_auth_key)]
 PoolAuthKey = Annotated[Secret, AfterValidator(partial(_auth_key, ephemeral=True))]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
+Identity = Annotated[str, Field(pattern=r"^[A-Za-z0-9_/.:-]{1,200}$")]
 
 
 class Relay(Section):
@@ -109,7 +110,7 @@ class WayToTailnet(Section):
     `existing`: every machine is already a member and stays one; `lab`: the lab's tailnet."""
     api_key: Secret | None = None
     """Kind tailscale: an API access token; it expires after at most 90 days."""
-    oauth_client_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_/.-]{1,200}$")] | None = key(
+    oauth_client_id: Identity | None = key(
         "the id of an OAuth client or a federated identity", _CREDENTIALS, default=None
     )
     """Kind tailscale: the id of an OAuth client or a federated identity; needs one of the next three keys."""
@@ -117,9 +118,7 @@ class WayToTailnet(Section):
     """Kind tailscale: the OAuth client's secret."""
     identity_token: Secret | None = None
     """Kind tailscale: a federated identity's token (JWT), which you have to renew."""
-    audience: Annotated[str, Field(pattern=r"^[A-Za-z0-9_/.:-]{1,200}$")] | None = key(
-        "the audience of a federated identity", _CREDENTIALS, default=None
-    )
+    audience: Identity | None = key("the audience of a federated identity", _CREDENTIALS, default=None)
     """Kind tailscale: a federated identity's audience; tailrack requests the token where the stack runs (GitHub)."""
     organization: Annotated[str, Field(pattern=r"^[A-Za-z0-9@._-]{1,200}$")] = key(
         "a tailnet's id", "write - or copy it from the admin console, Settings, General", default="-"

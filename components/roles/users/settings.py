@@ -80,11 +80,6 @@ Receiver = Annotated[str, must(is_receiver, "is neither a mail address nor the n
 Id = Annotated[
     Whole,
     Field(ge=1000, le=4294967293),
-    must(
-        lambda number: number != 65534,
-        "is the number of the account nobody",
-        "this user would own the files of every squashed root and unknown user",
-    ),
     must(lambda number: not 60000 <= number <= 65535, "is in 60000-65535, which Debian and systemd use themselves"),
     Help("a number from 1000 up", "write one from 1000 to 59999 that nothing on the nodes uses"),
 ]

@@ -193,7 +193,7 @@ def bad_groups() -> list[Bad]:
         (config(f"[{{name: {'v' * 33}, gid: 7001}}]"), "groups[0].name", "is longer than 32 characters"),
         (config("[{name: vision}]"), "groups[0].gid", "missing"),
         (config("[{name: vision, gid: 27}]"), "groups[0].gid", "is not a number from 1000 up"),
-        (config("[{name: vision, gid: 65534}]"), "groups[0].gid", "nobody"),
+        (config("[{name: vision, gid: 65534}]"), "groups[0].gid", "is in 60000-65535"),
         (config(f"[{vision}, {{name: vision, gid: 7002}}]"), "groups[1].name", "is also the name of groups[0]"),
         (config(f"[{vision}, {{name: nlp, gid: 7001}}]"), "groups[1].gid", "is also the gid of groups[0]"),
         (config("[{name: bob, gid: 7001}]"), "groups[0].name", "is also the name of users[1]", "each user has a group"),

@@ -46,14 +46,14 @@ def cluster(build: Build, lab_config: RawConfig) -> Recorded:
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [
-        (pool_of({"max": 4}), "elastic.max: 4 is more than the 3 node(s) of tailrack:sites; the others could not"),
+        (pool_of({"max": 4}), "elastic.max: 4 is more than the 3 nodes of the sites; the others could not"),
         (pool_of({"min": 3}), "elastic.min: 3 is more than the 2 machine(s) that may be rented"),
         (pool_of({"max_price_per_hour": 2}), "elastic.max_price_per_hour: is set, and node c1 has no price"),
         (
             pool_of({"max_price_per_hour": 2}, {"price_per_hour": 3}),
             "elastic.max_price_per_hour: 2 is less than the price of one machine (3 USD); jobs could rent nothing",
         ),
-        (pool_of({"max_price_per_hour": 0}), "elastic.max_price_per_hour: 0 is not an amount greater than 0"),
+        (pool_of({"max_price_per_hour": 0}), "elastic.max_price_per_hour: 0 is not a number above 0"),
         (pool_of({"cpus": 9, "threads_per_core": 2}), "elastic.cpus: 9 is not a multiple of threads_per_core (2)"),
         (pool_of({"cpus": None}), "elastic.cpus: missing; write the output of nproc"),
         (pool_of({"memory_gb": "32G"}), "elastic.memory_gb: '32G' is not a number from 1 to 65536"),

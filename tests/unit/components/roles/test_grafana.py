@@ -41,7 +41,7 @@ def test_the_config_rejects_invalid_grafana_settings() -> None:
         ({**ASKED, "sha256": "abc"}, "monitoring.grafana.sha256: 'abc' is not 64 lowercase digits"),
         ({**ASKED, "port": 9090}, "monitoring.grafana.port: 9090 is also the port of Prometheus"),
         ({**ASKED, "port": 9100}, "monitoring.grafana.port: 9100 is also the port of the node exporter"),
-        ({**ASKED, "port": 6817}, "monitoring.grafana.port: 6817 is a port of another daemon of the cluster"),
+        ({**ASKED, "port": 6817}, "monitoring.grafana.port: 6817 is a port of another daemon"),
         ({**ASKED, "version": "12"}, "monitoring.grafana.version"),
     ):
         assert words in refusal({"monitoring": {"grafana": grafana}}), grafana
