@@ -49,7 +49,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         problem, line = str(error.problem), error.problem_mark.line + 1 if error.problem_mark else 1
         if "; " not in problem:  # PyYAML's own message
             begin = f" ({error.context} from line {error.context_mark.line + 1})" if error.context_mark else ""
-            fix = "correct the indentation, a colon or a quote in this line or the one before it"
+            fix = "correct the indentation (spaces, no tabs), a colon or a quote in this line or the one before it"
             problem = f"this is not YAML: {problem}{begin}; {fix}"
         raise FileError(f"{path.name} line {line}: {problem}") from None
     except yaml.YAMLError as error:  # a character that YAML does not allow; this error has no line

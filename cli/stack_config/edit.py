@@ -21,7 +21,9 @@ def write_section(path: Path, section: str, added: Mapping[str, Any], subject: s
     present = before["config"].get(section)
     old = present if isinstance(present, dict) else {}
     lines = _yaml({section: dict(added)})
-    expected = {**old, **{key: _merged(old.get(key), value) for key, value in added.items()}}
+    expected = dict(old)
+    for key, value in added.items():
+        expected[key] = {**(old.get(key) or {}), **value} if isinstance(value, dict) else value
     target = path.resolve()
     fresh = target.with_name(f"{target.name}.new")
     try:
@@ -38,10 +40,6 @@ def write_section(path: Path, section: str, added: Mapping[str, Any], subject: s
     finally:
         fresh.unlink(missing_ok=True)
     return lines
-
-
-def _merged(old: Any, new: Any) -> Any:
-    return {**(old or {}), **new} if isinstance(new, dict) else new
 
 
 def _edited(text: str, section: str, added: Mapping[str, Any]) -> str:

@@ -128,18 +128,9 @@ def load_config(project_dir: Path, config_file: Path) -> Config:
         raise CliError("Pulumi.yaml has 'config', which only the Pulumi CLI understands; move it to the stack's file")
     if not isinstance(project.get("name"), str):
         raise CliError("Pulumi.yaml has no name; restore the file: git checkout Pulumi.yaml")
-    values, secrets = _values(config_file, read_stack_file(config_file), os.environ)
+    values, secrets = config_values(config_file, os.environ)
     texts = [text for parts in secrets.values() for text in parts]
     return Config(project["name"], passphrase(), values, list(secrets), texts)
-
-
-def config_values(config_file: Path, environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return a stack's config as a program receives it, text by key, and the keys with secrets.
-
-    environment   contains the passphrase. Raises CliError for a value that cannot be read or decrypted.
-    """
-    values, secrets = _values(config_file, read_stack_file(config_file), environment)
-    return values, list(secrets)
 
 
 def check_for_cli(config_file: Path, environment: Mapping[str, str]) -> None:
@@ -152,7 +143,7 @@ def check_for_cli(config_file: Path, environment: Mapping[str, str]) -> None:
     managed_by_service = environment["PULUMI_BACKEND_URL"].startswith("http") and "encryptionsalt" not in content
     if other_provider or managed_by_service:
         return
-    values, _ = _values(config_file, content, environment)
+    values, _ = config_values(config_file, environment, content)
     # The length of the JSON as Go writes it.
     text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
     length = len(_VARIABLE) + len(text.encode()) + 5 * sum(map(text.count, "<>&"))
@@ -167,21 +158,21 @@ def check_for_cli(config_file: Path, environment: Mapping[str, str]) -> None:
         )
 
 
-def _values(
-    file: Path, content: Mapping[str, Any], environment: Mapping[str, str]
+def config_values(
+    file: Path, environment: Mapping[str, str], content: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Return the config's texts by key, and the secret texts by the key that contains them."""
+    """Return a stack's config as a program receives it: texts by key, and secret texts by the key that contains them.
+
+    environment   contains the passphrase. Raises CliError for a value that cannot be read or decrypted.
+    content       the file's, if it is read already
+    """
+    content = read_stack_file(file) if content is None else content
     opener = ConfigSecrets(content.get("encryptionsalt") or "", file.name, environment)
     if "encryptionsalt" in content:
         _ = opener.salt
-    values: dict[str, str] = {}
-    secrets: dict[str, list[str]] = {}
-    for key, value in content["config"].items():
-        parts: list[str] = []
-        values[key] = _text(_decrypted(key, value, opener, parts))
-        if parts:
-            secrets[key] = parts
-    return values, secrets
+    secrets: dict[str, list[str]] = {key: [] for key in content["config"]}
+    values = {key: _text(_decrypted(key, value, opener, secrets[key])) for key, value in content["config"].items()}
+    return values, {key: texts for key, texts in secrets.items() if texts}
 
 
 def passphrase(environment: Mapping[str, str] | None = None) -> str:

@@ -28,37 +28,25 @@ class WrittenConfig:
         base_dir: Path = Path(),
     ) -> None:
         self._config, self._other_stack, self._base_dir = config, other_stack, base_dir
-        self._sites, self._heads = self.mappings("tailrack:sites"), self.mappings("tailrack:head")
-        self._kinds = [KINDS[kind] for site in self._sites if (kind := str(site.get("kind"))) in KINDS]
-
-    @property
-    def cluster(self) -> str:
-        """Return the stack of a pool's cluster, named as Pulumi names it; empty without one."""
-        reference = self._config.get("tailrack:cluster")
-        return reference if self._config.get("tailrack:kind") == POOL and isinstance(reference, str) else ""
-
-    @property
-    def cluster_stack(self) -> str:
-        """Return the stack name of a pool's cluster, without organization and project, or ""."""
-        return self.cluster.rpartition("/")[2]
-
-    @property
-    def elastic(self) -> bool:
-        """Return whether jobs bring the machines of this pool."""
-        return bool(self.cluster) and isinstance(self._config.get("tailrack:elastic"), dict)
-
-    @property
-    def uses_lab(self) -> bool:
-        return any(kind.uses_lab for kind in self._kinds)
-
-    @property
-    def head_is_here(self) -> bool:
-        return any(kind.is_here for kind in self._kinds)
-
-    @property
-    def has_own_machines(self) -> bool:
-        """Return whether the stack has machines that it did not create, which stay after `make down`."""
-        return any(kind.lists_head for kind in self._kinds)
+        self._sites, heads = self.mappings("tailrack:sites"), self.mappings("tailrack:head")
+        kinds = [KINDS[kind] for site in self._sites if (kind := str(site.get("kind"))) in KINDS]
+        self.uses_lab = any(kind.uses_lab for kind in kinds)
+        self.head_is_here = any(kind.is_here for kind in kinds)
+        self.has_own_machines = any(kind.lists_head for kind in kinds)  # not created, so they stay after `make down`
+        self.head_computes = any(head.get("compute") is True for head in heads)
+        self.restores = any(head.get("restore_from") is not None for head in heads)  # from a backup
+        self.head_name = next((str(head["name"]) for head in heads if "name" in head), "head")
+        users = self.mappings("tailrack:users")
+        self.first_user = next((str(user["name"]) for user in users if "name" in user), "USER")
+        names = [head.get("site") for head in heads]
+        self.site_of_head = next((site for site in self._sites if site.get("name") in names), dict[str, Any]())
+        reference = config.get("tailrack:cluster")
+        # The stack of a pool's cluster, named as Pulumi names it, and its last part; both empty without one.
+        self.cluster = reference if config.get("tailrack:kind") == POOL and isinstance(reference, str) else ""
+        self.cluster_stack = self.cluster.rpartition("/")[2]
+        self.elastic = bool(self.cluster) and isinstance(config.get("tailrack:elastic"), dict)  # jobs bring machines
+        allowed = config.get("tailrack:allow")
+        self.allowed = [name for name in allowed if isinstance(name, str)] if isinstance(allowed, list) else []
 
     @property
     def profiles(self) -> set[str]:
@@ -69,30 +57,12 @@ class WrittenConfig:
         return {like for like in likes if like in PROFILES}  # the program refuses an unknown one
 
     @property
-    def first_user(self) -> str:
-        return next((str(user["name"]) for user in self.mappings("tailrack:users") if "name" in user), "USER")
-
-    @property
-    def head_name(self) -> str:
-        return next((str(head["name"]) for head in self._heads if "name" in head), "head")
-
-    @property
-    def head_computes(self) -> bool:
-        return any(head.get("compute") is True for head in self._heads)
-
-    @property
     def head_in_lab(self) -> bool:
         """Return whether the head node (for a pool, its cluster's) is a container of the lab."""
         if self.cluster_stack:  # a pool with lab machines is always in the lab of its cluster
             return self.uses_lab
         kind = KINDS.get(str(self.site_of_head.get("kind")))
         return kind is not None and kind.uses_lab
-
-    @property
-    def site_of_head(self) -> dict[str, Any]:
-        """Return the head node's site, as written; empty without one."""
-        names = [head.get("site") for head in self._heads]
-        return next((site for site in self._sites if site.get("name") in names), {})
 
     @property
     def head_host(self) -> dict[str, Any] | None:
@@ -131,17 +101,6 @@ class WrittenConfig:
     def head_login(self) -> str:
         """Return the login account of steps on a head node of kind `hosts`; empty if the config has none."""
         return str((self.head_host or {}).get("user", ""))
-
-    @property
-    def allowed(self) -> list[str]:
-        """Return the names in `tailrack:allow` (stacks/config/allow.py), as written."""
-        value = self._config.get("tailrack:allow")
-        return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
-
-    @property
-    def restores(self) -> bool:
-        """Return whether the config restores the head node from a backup."""
-        return any(head.get("restore_from") is not None for head in self._heads)
 
     def mappings(self, key: str) -> list[dict[str, Any]]:
         """Return the mapping, or the mappings of the list, at a key of the config, as written."""

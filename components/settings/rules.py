@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from components.settings.problems import ROOT, Report, Stack, child_path, secret_command, suggest
+from components.settings.problems import Report, Stack, child_path, secret_command, suggest
 from components.settings.section import Section, keys_of
 
 
@@ -63,7 +63,7 @@ def check_unique(
     """
     places = dict(others or {})
     for section in sections:
-        own = report.at(section).removeprefix(ROOT)
+        own = report.place(section)
         if (first := places.setdefault(getattr(section, name), own)) != own:
             report.bad((section, name), problem.format(first), breaks, fix)
     return places

@@ -90,13 +90,12 @@ Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)
 Whole = Annotated[int, BeforeValidator(_not_bool)]
 
 
-def _size(value: object) -> object:
-    return parse_size(value) if isinstance(value, str) else _not_bool(value)
-
-
 Size = Annotated[
     int,
-    BeforeValidator(_size, json_schema_input_type=int | str),
+    BeforeValidator(
+        lambda raw: parse_size(raw) if isinstance(raw, str) else _not_bool(raw),
+        json_schema_input_type=int | str,
+    ),
     Field(ge=1),
     must(lambda value: value <= MOST_BYTES, "is more than 256G", "no machine has memory for a message of that size"),
     Help("a size in bytes such as 64K, 4M or 8G", "write digits and one of K, M, G (powers of 1024)"),
@@ -233,7 +232,7 @@ NodeChoice = Annotated[
     WrapValidator(_any_nodes, json_schema_input_type=tuple[str, ...] | Annotated[int, Field(ge=2)] | Literal["idle"]),
     Help("a list of node names, a number above 1, or idle", "write [a1, a2], 4 or idle", default_text="all"),
 ]
-SiteNames = Annotated[tuple[str, ...], Help("a list of names of sites", "write their names", default_text="all sites")]
+SiteNames = Annotated[tuple[str, ...], Help("a list of names of sites", "write them in [ ]", default_text="all sites")]
 FreeText = Annotated[str, BeforeValidator(_word), Field(max_length=200), Help("a short text", 'write one such as "2"')]
 OneLine = Annotated[SecretStr, must(full(r"[!-~]{1,4096}"), "is empty, or contains blanks or special characters")]
 AccessKey = Annotated[

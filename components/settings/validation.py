@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -12,7 +12,7 @@ from components.settings import types
 from components.settings.problems import Report, Stack
 from components.settings.rules import check_both, check_known, check_sites
 from components.settings.section import Help, Section, key
-from components.validation.model import COLLECTIVES, format_size, parse_size, sizes_between
+from components.validation.model import format_size, parse_size, sizes_between
 from components.validation.storage_figures import FIGURES
 
 
@@ -89,11 +89,7 @@ def _variable(name: str) -> str:
 
 
 Variable = Annotated[str, AfterValidator(_variable)]
-Collective = Annotated[
-    str,
-    types.must(lambda name: name in COLLECTIVES, f"is not one of {', '.join(COLLECTIVES)}"),
-    Help("a collective's name", "write all_reduce"),
-]
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"]  # as in COLLECTIVES
 NodePath = Annotated[
     str,
     Field(max_length=1000),

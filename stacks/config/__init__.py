@@ -113,15 +113,11 @@ def _check_namespaces(keys: Iterable[str], report: Report) -> None:
             report.add(shown(key), problem, "it would have no effect", f"write {shown(ROOT + name)}")
 
 
-def _whole(digits: str) -> int | str:
-    """Return a number of JSON; very long ones stay text, because Python parses at most 4,300 digits."""
-    return int(digits) if len(digits) <= 400 else digits
-
-
 def _decode(text: str) -> object:
     if not text.lstrip().startswith(("{", "[")):
         return text
     try:
-        return json.loads(text, parse_int=_whole)
+        # Python parses at most 4,300 digits; very long numbers stay text.
+        return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) <= 400 else digits)
     except (ValueError, RecursionError):  # plain text that only starts like JSON
         return text

@@ -14,5 +14,5 @@ Allow = Annotated[
         description="Changes that `make preview` and `make up` refuse unless you list them here: "
         f"{', '.join(FINDINGS)} ([pull-requests.md](pull-requests.md#what-is-asked-for-by-name))."
     ),
-    Help("a list of findings", f"write {', '.join(FINDINGS)}, or leave it out"),
+    Help("a list of findings", f"write some of [{', '.join(FINDINGS)}], or leave it out"),
 ]

@@ -33,7 +33,7 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
         {site.name for site in config.sites},
         {kind: [site for site in config.sites if site.kind == kind] for kind in KINDS},
         () if isinstance(config, PoolConfig) else (config.storage.path, config.storage.mount),
-        {host.user: report.at(host).removeprefix(ROOT) for site in config.sites for host in _hosts(site)},
+        {host.user: report.place(host) for site in config.sites for host in _hosts(site)},
         [site.name for site in config.sites if not KINDS[site.kind].lists_head],
         any(KINDS[site.kind].brings_tailnet for site in config.sites),
     )
@@ -116,7 +116,7 @@ def _check_partitions(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec
             problem = f"names a partition a second time (it is {names[section.name]})"
             fix = f"rename the {'site' if isinstance(section, Site) else 'partition'}"
             report.bad((section, "name"), problem, "slurmctld would reject its config", fix)
-        names.setdefault(section.name, f"the partition of {report.at(section).removeprefix(ROOT)}")
+        names.setdefault(section.name, f"the partition of {report.place(section)}")
     for path, name in {_place_of(config, node, report): node.name for node in nodes if node.name in names}.items():
         problem = f"makes node {show_name(name)}, which has the name of a partition ({names[name]})"
         report.add(path, problem, "the node could not register with slurmctld", "rename one of them")

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from components.settings.cluster import Head
 from components.settings.money import Price
-from components.settings.problems import ROOT, Report, Stack, secret_command, show_name, show_names
+from components.settings.problems import Report, Stack, secret_command, show_name, show_names
 from components.settings.section import Section, key, keys_of
 from components.settings.types import Features, GpuText, NodeName, SshPort
 from stacks.sites.hosts import ssh_types as ssh
@@ -189,7 +189,7 @@ class HostsSite(Site):
             # Behind another bastion, the same address is another machine.
             bastion_address = site.bastion.address if site.bastion else None
             if (twin := first.setdefault((bastion_address, host.address, host.port), host)) is not host:
-                problem = f"with port {host.port} is also {report.at(twin).removeprefix(ROOT)}"
+                problem = f"with port {host.port} is also {report.place(twin)}"
                 breaks = "one machine would be set up as two nodes, and each would undo the other"
                 fix = "write the address of the other machine, or delete one of the two"
                 report.bad((host, "address"), problem, breaks, fix)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 
 from components.settings.cluster import Head
-from components.settings.problems import ROOT, Report, Stack
+from components.settings.problems import Report, Stack
 from components.settings.section import key
 from components.settings.types import own_network, refuse
 from lab.profiles.machine import HeadProfile, Like, Profile
@@ -68,7 +68,7 @@ class LabSite(Site):
                 widest = current
                 continue
             (other, first), (_, last) = sorted((current, widest), key=lambda pair: pair[1])
-            place = report.at(sites[first]).removeprefix(ROOT)
+            place = report.place(sites[first])
             breaks = "Docker would reject the second network, and the sites would not be separate"
             problem = f"overlaps {place} ({report.value(report.at(sites[last]), str(other))})"
             report.bad((sites[last], "subnet"), problem, breaks, "give the site its own network")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.settings.cluster import Head
-from components.settings.problems import ROOT, Report, Stack
+from components.settings.problems import Report, Stack
 from components.settings.types import Features, GpuText
 from stacks.sites.kind import NodeSpec, Site
 
@@ -26,7 +26,7 @@ class LocalSite(Site):
     def check(self, stack: Stack, report: Report) -> None:
         sites = self.all_of_kind(stack)
         for site in sites[1:]:
-            problem = f"is local, like {report.at(self).removeprefix(ROOT)}"
+            problem = f"is local, like {report.place(self)}"
             report.add((site, "kind"), problem, "this machine would be at two sites", "delete one of the two")
         if sites and stack.head.site != self.name:
             breaks = "only the head node can be set up without SSH, so the site would have no node"
