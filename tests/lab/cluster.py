@@ -100,6 +100,14 @@ class ClusterUnderTest:
         self.config["tailrack:sites"] = [{"kind": "hosts", **site} for site in sites]
         self.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
 
+    def rent_at_lambda(self, count: int, head: str = "desk") -> None:
+        """Let the config have an idle head node at a site `home`, and nodes l1, l2, ... at a site `lambda`."""
+        self.config["tailrack:head"] = {"name": head, "site": "home"}
+        self.config["tailrack:sites"] = [
+            {"name": "home", "kind": "lab", "fabric": "tailnet"},
+            {"name": "lambda", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "l", "count": count}]},
+        ]
+
     def up(self) -> Summary:
         """Bring the stack to its config; failures are in the summary."""
         return self.deployment().up()

@@ -19,7 +19,7 @@ from lab import docker_daemon as lab_engine
 from lab import images as lab_images
 from lab.errors import LabError
 from tests.lab import leaks
-from tests.lab.cluster import JOB_LIMIT_SECONDS, ClusterUnderTest, MakeCluster, dev_config, eventually
+from tests.lab.cluster import JOB_LIMIT_SECONDS, ClusterUnderTest, MakeCluster, dev_config, eventually, own_machine
 from tests.lab.containers import bring_up
 from tests.lab.leaks import Story
 from tests.lab.pool_under_test import bring_up_head_alone
@@ -51,7 +51,8 @@ class ByCluster(LoadFileScheduling):
         path = nodeid.partition("::")[0]
         if _shares_the_cluster(path):
             return "the cluster"
-        return next((name for name in ("contained", "full", "lone_head", "story") if f"{name}: " in _text(path)), path)
+        shared = ("contained", "full", "lone_head", "pod_cluster", "story", "two_machines")
+        return next((name for name in shared if f"{name}: " in _text(path)), path)
 
 
 @cache
@@ -149,6 +150,35 @@ def lone_head(found: Found, images: None, tmp_path_factory: pytest.TempPathFacto
     made = ClusterUnderTest("te", tmp_path_factory.mktemp("te"), found, dev_config())
     made.forget_an_earlier_run()
     yield bring_up_head_alone(made)
+    made.remove()
+
+
+@pytest.fixture(scope="session")
+def pod_cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
+    """Give a head node that computes, a machine at its site and a pod, which are not up before a test wants them."""
+    made = ClusterUnderTest("pods", tmp_path_factory.mktemp("pods"), found, dev_config())
+    made.forget_an_earlier_run()
+    made.use_machines(
+        {"name": "rack", "hosts": [own_machine(made.lab, name) for name in ("head", "n1")], "fabric": "tailnet"},
+        {
+            "name": "pods",
+            "hosts": [own_machine(made.lab, "p1", like="pod", site="pods")],
+            "pods": True,
+            "accept_pod_risk": True,
+        },
+        computes=True,
+    )
+    yield made
+    made.remove()
+
+
+@pytest.fixture(scope="session")
+def two_machines(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
+    """Give a head node that computes and node n1, which are not up before a test wants them."""
+    made = ClusterUnderTest("h2", tmp_path_factory.mktemp("h2"), found, dev_config())
+    made.forget_an_earlier_run()
+    made.use_machines({"name": "rack", "hosts": [own_machine(made.lab, n) for n in ("head", "n1")]}, computes=True)
+    yield made
     made.remove()
 
 

@@ -1,6 +1,6 @@
 """What jobs have used: switched on under running jobs, kept through outages, limits of the config, switched off again.
 
-The tests share one cluster of the head node and a1, and run in the order of this file.
+The tests use the head node and a1, and run in the order of this file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
+from tests.lab.cluster import ClusterUnderTest, eventually
 from tests.unit.fake_nvidia_smi import gpu, xml
 
 pytestmark = pytest.mark.story
@@ -23,13 +23,12 @@ OUTAGE = 65
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: MakeCluster) -> Cluster:
-    """One site, in which nobody keeps the books yet."""
-    made = make_cluster("books")
-    made.config["tailrack:sites"].pop()
-    made.config["tailrack:accounting"] = {"enabled": False}
-    made.up_ok()
-    return made
+def cluster(full: Cluster) -> Cluster:
+    """One site, in which no one keeps the books yet: this is the first file that uses the cluster."""
+    full.config["tailrack:sites"].pop()
+    full.config["tailrack:accounting"] = {"enabled": False}
+    full.up_ok()
+    return full
 
 
 def submit(cluster: Cluster, command: str, words: str = "") -> str:
@@ -158,7 +157,7 @@ def test_while_the_database_is_away_jobs_go_on_and_are_in_the_books_afterwards(c
     numbers = [long]
     while time.monotonic() < until:
         numbers.append(submit(cluster, "true", "-n1"))
-        eventually(lambda: state(cluster, numbers[-1]) == "COMPLETED", 30, "a job ends without the database")
+        eventually(lambda: state(cluster, numbers[-1]) == "COMPLETED", 60, "a job ends without the database")
     assert state(cluster, long) in ("COMPLETED", "")
     # What slurmctld itself has meanwhile outlives it.
     cluster.run("head", "systemctl restart slurmctld")
@@ -180,7 +179,7 @@ def test_a_full_disk_under_the_database_costs_no_job_and_no_record(cluster: Clus
     cluster.run("head", "systemctl kill -s KILL tailrack-database")
     numbers = [submit(cluster, "true", "-n1") for _ in range(5)]
     for number in numbers:
-        eventually(lambda: state(cluster, number) == "COMPLETED", 30, "a job ends while the disk is full")  # noqa: B023
+        eventually(lambda: state(cluster, number) == "COMPLETED", 60, "a job ends while the disk is full")  # noqa: B023
     cluster.run("head", f"rm {DATA}/filled")
     well_booked(cluster, numbers, 120)
     cluster.run(
@@ -217,7 +216,7 @@ def test_users_get_the_account_and_the_limits_of_the_config(cluster: Cluster) ->
         line = "sbatch --parsable --output=/dev/null -n1 --wrap true"
         second = cluster.run_as("ada", "head", line).strip()
         eventually(
-            lambda: cluster.run("head", f"squeue -h -j {second} -o %r").strip() == "AssocMaxJobsLimit", 30, "the limit"
+            lambda: cluster.run("head", f"squeue -h -j {second} -o %r").strip() == "AssocMaxJobsLimit", 60, "the limit"
         )
         refused = cluster.attempt("head", f"su - bob -c '{line} -q high'")
         assert "Invalid qos" in refused.stderr
@@ -239,7 +238,7 @@ def test_a_job_of_a_qos_that_preempts_another_one_takes_its_place_and_that_one_r
     cluster.config["tailrack:users"][1]["qos"] = ["low"]
     cluster.up_ok()
     low = cluster.submit("-w a1 --exclusive -q low --wrap 'sleep 20'", "bob")
-    eventually(lambda: state(cluster, low) == "RUNNING", 30, "the job of the lower QOS runs")
+    eventually(lambda: state(cluster, low) == "RUNNING", 60, "the job of the lower QOS runs")
     high = cluster.submit("-w a1 --exclusive -q high --wrap true")
     eventually(lambda: booked(cluster, high) == "ada vision COMPLETED 0:0", 60, "the other one has run in its place")
     eventually(lambda: state(cluster, low) == "RUNNING", 240, "the first one runs again")
@@ -283,7 +282,7 @@ def test_a_user_without_gpu_hours_waits_and_sees_the_reason(cluster: Cluster) ->
 def test_a_controller_that_keeps_limits_starts_without_a_database(cluster: Cluster, unit: str) -> None:
     cluster.run("head", f"systemctl stop {unit}; systemctl restart slurmctld")
     number = submit(cluster, "true", "-n1")
-    eventually(lambda: state(cluster, number) == "COMPLETED", 30, "a job ends without the database")
+    eventually(lambda: state(cluster, number) == "COMPLETED", 60, "a job ends without the database")
     cluster.run("head", f"systemctl start {unit}")
     eventually(lambda: "ada vision COMPLETED" in booked(cluster, number), 90, "it is in the books")
     assert cluster.run("head", "systemctl show -p NRestarts --value slurmctld").strip() == "0"

@@ -49,7 +49,7 @@ def test_the_site_is_measured_and_so_is_the_way_between_sites(apart: ClusterUnde
 
 
 def test_the_watchdog_of_the_site_reads_its_nodes_state(apart: ClusterUnderTest) -> None:
-    assert apart.run("b1", "sinfo -h -n b1 -o %t").split() == ["idle"]
+    eventually(lambda: apart.run("b1", "sinfo -h -n b1 -o %t").split() == ["idle"], 60, "b1 reads that it is idle")
 
 
 def test_slurm_takes_the_keepalive_of_the_config(apart: ClusterUnderTest) -> None:
@@ -63,7 +63,7 @@ def restart_slurmd(cluster: ClusterUnderTest, before: str) -> None:
     cluster.run("b1", f"systemctl stop slurmd; {before}; systemctl daemon-reload")
     cluster.run("head", "scontrol delete nodename=b1")
     cluster.run("b1", "systemctl start slurmd")
-    eventually(lambda: cluster.run("head", "sinfo -h -n b1 -o %t").strip() == "idle", 30, "b1 is usable")
+    eventually(lambda: cluster.run("head", "sinfo -h -n b1 -o %t").strip() == "idle", 60, "b1 is usable")
 
 
 def test_a_node_that_registers_one_cpu_gives_jobs_one(apart: ClusterUnderTest) -> None:

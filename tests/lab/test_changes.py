@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
+from tests.lab.cluster import ClusterUnderTest, eventually
 
 pytestmark = pytest.mark.story
 JOB_LIMIT_SECONDS = 8
@@ -19,22 +19,19 @@ MEASUREMENTS = {"validate-cloud-a", "validate-cross-site"}
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
-    """The dev stack, up, with short limits for other people's jobs."""
-    made = make_cluster("t2")
-    made.config["tailrack:slurm"]["job_limit_seconds"] = JOB_LIMIT_SECONDS
-    made.config["tailrack:slurm"]["ssh_needs_job"] = False
-    made.config["tailrack:validation"]["queue_limit_seconds"] = 5
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6}
-    made.up_ok()
-    return made
+def cluster(full: ClusterUnderTest) -> ClusterUnderTest:
+    """The cluster with short limits for other people's jobs."""
+    full.config["tailrack:slurm"] |= {"job_limit_seconds": JOB_LIMIT_SECONDS, "ssh_needs_job": False, "settings": {}}
+    full.config["tailrack:validation"] |= {"queue_limit_seconds": 5, "floors_gb_per_s": {"cloud-a": 1e-6}}
+    full.up_ok()
+    return full
 
 
 @pytest.fixture(scope="module")
 def long_job(cluster: ClusterUnderTest) -> dict[str, str]:
     """A job on a1 that goes on through all the changes, as Slurm showed it when it had started."""
     job = cluster.submit("-w a1 --wrap 'sleep 900'")
-    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 30, "the job on a1 runs")
+    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 60, "the job on a1 runs")
     return cluster.job(job)
 
 
@@ -139,7 +136,7 @@ def test_a_node_that_joins_touches_itself_and_its_place_on_the_head_and_jobs_go_
     assert {node: cluster.run(node, "stat -c '%n %y' /var/log/tailrack/*") for node in logs} == logs
     assert controller_process(cluster) == controller
     assert goes_on(cluster, long_job)
-    eventually(lambda: nodes_by_state(cluster)["b2"] == "idle", 10, "b2 is idle")
+    eventually(lambda: nodes_by_state(cluster)["b2"] == "idle", 60, "b2 is idle")
     assert sorted(cluster.run_as("ada", "b2", "srun -p cloud-b -N2 hostname").split()) == ["b1", "b2"]
     assert cluster.run_as("ada", "b2", "ssh -o BatchMode=yes a1 'pwd; hostname'") == "/shared/home/ada\na1\n"
 
@@ -231,7 +228,7 @@ def test_a_slurmctld_that_ends_over_a_setting_is_started_again_with_the_old_ones
     (failure,) = summary.failures
     assert re.search(r"slurmctld (rejects the new|does not start with this) configuration", failure.message)
     assert "failed to initialize sched plugin" in failure.message
-    eventually(lambda: "is UP" in cluster.run("head", "scontrol ping"), 30, "slurmctld is up")
+    eventually(lambda: "is UP" in cluster.run("head", "scontrol ping"), 60, "slurmctld is up")
     assert "none-such" not in cluster.run("head", "cat /etc/slurm/slurm.conf")
     assert goes_on(cluster, long_job)
 
@@ -241,7 +238,7 @@ def test_a_config_put_right_repairs_the_stack(cluster: ClusterUnderTest, long_jo
     assert "none-such" not in cluster.run("head", "cat /etc/slurm/slurm.conf")
     # The controller starts with the files that are there.
     cluster.run("head", "systemctl restart slurmctld")
-    eventually(lambda: "is UP" in cluster.run("head", "scontrol ping"), 30, "slurmctld is up")
+    eventually(lambda: "is UP" in cluster.run("head", "scontrol ping"), 60, "slurmctld is up")
     assert "45 sec" in cluster.run("head", "scontrol show config | grep KillWait")
     assert goes_on(cluster, long_job)
 
@@ -297,7 +294,7 @@ def test_a_node_that_leaves_is_forgotten_and_its_jobs_are_not(
 ) -> None:
     blocker = cluster.submit("-w b1 --exclusive --wrap 'sleep 900'")
     leaving = cluster.submit("-p cloud-b --wrap 'sleep 900'")
-    eventually(lambda: cluster.job(leaving)["JobState"] == "RUNNING", 30, "the job on b2 runs")
+    eventually(lambda: cluster.job(leaving)["JobState"] == "RUNNING", 60, "the job on b2 runs")
     assert cluster.job(leaving)["NodeList"] == "b2"
     address = cluster.run("b2", "tailscale ip -4").strip()
     container = cluster.container("b2")
@@ -351,7 +348,7 @@ def test_a_busy_cluster_keeps_its_last_figure_and_is_measured_when_it_is_free(
     assert goes_on(cluster, long_job)
 
     cluster.run("head", "scancel -u ada")
-    eventually(lambda: set(nodes_by_state(cluster).values()) == {"idle"}, 30, "all nodes are idle")
+    eventually(lambda: set(nodes_by_state(cluster).values()) == {"idle"}, 60, "all nodes are idle")
     cluster.up_ok()
     assert cluster.touched() == {"validate-cross-site"}
     measured = validation(cluster)["cross-site"]
@@ -367,7 +364,7 @@ def test_idle_nodes_are_measured_while_another_node_has_a_job(cluster: ClusterUn
     cluster.run("head", "scancel -u ada")
     eventually(lambda: set(nodes_by_state(cluster).values()) == {"idle"}, 60, "all nodes are idle")
     job = cluster.submit("-w a1 --wrap 'sleep 900'")
-    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 30, "the job on a1 runs")
+    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 60, "the job on a1 runs")
     for nodes in (2, "idle"):
         cluster.config["tailrack:validation"]["nodes"] = nodes
         cluster.up_ok()

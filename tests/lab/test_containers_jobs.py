@@ -59,7 +59,7 @@ def test_data_are_on_the_nodes_own_disk_inside_and_go_with_the_job(jobs: Cluster
     assert len({node for node, _ in found}) == 2, told
     assert len({job for _, job in found}) == 1
     left = f"ls {SCRATCH}/tailrack-jobs"
-    eventually(lambda: not any(jobs.run(node, left) for node in NODES), 30, "nothing is left of it")
+    eventually(lambda: not any(jobs.run(node, left) for node in NODES), 60, "nothing is left of it")
 
 
 def test_an_image_is_built_on_a_node_from_another(jobs: Cluster) -> None:
@@ -87,13 +87,13 @@ def test_sshd_inside_a_container_accepts_only_its_user(jobs: Cluster) -> None:
     try:
         eventually(lambda: bool(door()), 60, "the job says how to log in")
         enter = f"{SSH} {door()} cat /etc/os-release"
-        eventually(lambda: jobs.attempt("head", as_user("ada", enter), 10).returncode == 0, 30, "sshd lets ada in")
+        eventually(lambda: jobs.attempt("head", as_user("ada", enter), 10).returncode == 0, 60, "sshd lets ada in")
         assert OF_THE_IMAGE in jobs.run_as("ada", "head", enter)
         refused = jobs.attempt("head", as_user("bob", enter.replace("ssh ", "ssh -l ada ", 1)))
         assert "Permission denied" in refused.stderr
     finally:
         jobs.run("head", f"scancel {job}")
-    eventually(lambda: not jobs.run("head", "squeue -h").strip(), 30, "no jobs are left")
+    eventually(lambda: not jobs.run("head", "squeue -h").strip(), 60, "no jobs are left")
 
 
 def test_ranks_and_the_masters_address_are_right_for_two_nodes_with_two_tasks(contained: Cluster) -> None:

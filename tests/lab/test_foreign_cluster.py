@@ -1,17 +1,18 @@
 """The first contact with machines that others are at work on, or that serve another cluster.
 
-One stack of a plain head node and two such machines. The tests run in the order of this file.
+Two such machines come to a plain cluster. The tests run in the order of this file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from cli.run_events import Summary
 from lab.profiles.machine import CLASHING_UID
-from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
 
 # All that a step could write, but for where machines keep what changes by itself.
 # The check itself brings the program that checks.
@@ -22,11 +23,11 @@ BACKUP = "/var/lib/tailrack/backup"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
-    """The head node alone, and nothing set up yet."""
-    made = make_cluster("c1")
-    made.use_machines({"name": "rack", "hosts": [own_machine(made.lab, "head")]}, computes=True)
-    return made
+def cluster(two_machines: ClusterUnderTest) -> Iterator[ClusterUnderTest]:
+    """The cluster without the machines that this file adds afterwards."""
+    before = [*two_machines.config["tailrack:sites"][0]["hosts"]]
+    yield two_machines
+    two_machines.config["tailrack:sites"][0]["hosts"] = before
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +55,9 @@ def succeeded(cluster: ClusterUnderTest, host: dict[str, Any]) -> None:
     assert summary.ok, "\n\n".join(failure.message for failure in summary.failures)
 
 
-def idle(cluster: ClusterUnderTest, node: str) -> bool:
-    return cluster.run("head", f"sinfo -h -p rack -n {node} -o %T").strip() == "idle"
+def becomes_idle(cluster: ClusterUnderTest, node: str) -> None:
+    asked = f"sinfo -h -p rack -n {node} -o %T"
+    eventually(lambda: cluster.run("head", asked).strip() == "idle", 60, f"{node} is idle")
 
 
 def test_a_new_cloud_machine_is_waited_for_and_a_broken_source_on_it_is_passed_over(cluster: ClusterUnderTest) -> None:
@@ -67,7 +69,7 @@ def test_a_new_cloud_machine_is_waited_for_and_a_broken_source_on_it_is_passed_o
     assert "waiting for cloud-init, at most" in log
     assert "'file:/nonexistent stable Release' does not have a Release file" in log
     assert "continuing with the others" in log
-    assert idle(cluster, "c1")
+    becomes_idle(cluster, "c1")
 
 
 def test_a_lock_of_apt_is_waited_for_and_its_holder_is_named(cluster: ClusterUnderTest) -> None:
@@ -82,7 +84,7 @@ def test_a_lock_of_apt_is_waited_for_and_its_holder_is_named(cluster: ClusterUnd
     said = cluster.run("c1", f"grep waiting {log}")
     assert "waiting, at most 600s: " in said
     assert "hold-apt" in said
-    assert idle(cluster, "c1")
+    becomes_idle(cluster, "c1")
 
 
 def test_a_uid_that_is_somebody_elses_is_found_before_anything_is_changed(
@@ -111,7 +113,7 @@ def test_an_adopted_machine_joins_and_keeps_its_own_files(cluster: ClusterUnderT
     key = cluster.run("s1", "sha256sum </etc/munge/munge.key")
     conf = cluster.run("s1", "cat /etc/slurm/slurm.conf")
     succeeded(cluster, {**server, "take_over": True})
-    assert idle(cluster, "s1")
+    becomes_idle(cluster, "s1")
     assert cluster.run_as("ada", "s1", "srun -w s1 hostname").strip()
     assert cluster.run("s1", f"sha256sum <{BACKUP}/etc/munge/munge.key") == key
     assert cluster.run("s1", f"cat {BACKUP}/etc/slurm/slurm.conf") == conf
@@ -160,7 +162,7 @@ def test_a_library_update_does_not_restart_services_that_jobs_need(cluster: Clus
     finally:
         cluster.run("c1", f"mv {aside} {ours}")
     assert munged() != before, "needrestart does what is shown here not to happen"
-    eventually(lambda: idle(cluster, "c1"), 60, "c1 has come back")
+    becomes_idle(cluster, "c1")
 
 
 def test_its_own_exports_stay(cluster: ClusterUnderTest) -> None:

@@ -111,7 +111,7 @@ def test_a_node_takes_no_job_before_its_check_at_boot_ends(cluster: Cluster) -> 
 
 def test_the_users_own_scripts_run_beside_ours(cluster: Cluster) -> None:
     number = cluster.run_as("ada", "head", "sbatch --parsable --wait -w a1 --output=/dev/null --wrap true").strip()
-    eventually(lambda: f"mine-epilog_slurmd-{number}" in cluster.run("a1", "ls /run"), 30, "the epilog ran")
+    eventually(lambda: f"mine-epilog_slurmd-{number}" in cluster.run("a1", "ls /run"), 60, "the epilog ran")
     assert f"mine-prolog_slurmd-{number}" in cluster.run("a1", "ls /run")
     # Ours of the epilog forget the job that ours of the prolog have noted.
     assert number not in cluster.run("a1", "ls /run/tailrack-private/jobs").split()
@@ -121,7 +121,7 @@ def test_the_users_own_scripts_run_beside_ours(cluster: Cluster) -> None:
 def test_a_script_that_fails_drains_its_node_alone_and_the_job_runs_elsewhere(cluster: Cluster) -> None:
     cluster.run("a1", "echo fail >/run/mine")
     assert two_jobs_of_the_site(cluster) == ["head", "head"]
-    eventually(lambda: "50-mine" in reason(cluster, "a1"), 30, "the reason names the script")
+    eventually(lambda: "50-mine" in reason(cluster, "a1"), 60, "the reason names the script")
     assert reason(cluster, "a1").startswith("Prolog error: prolog.d/50-mine: ended with status 3: no room in /scratch")
     assert [drained(cluster, name) for name in NODES] == [False, True, False]
     told = json.loads(cluster.run("head", "tailrack nodes --json a1"))["nodes"][0]
@@ -154,7 +154,7 @@ def test_a_measurement_that_a_prolog_refuses_names_the_script_and_so_does_the_ne
 def test_a_script_that_hangs_is_ended_and_drains_its_node(cluster: Cluster) -> None:
     cluster.run("a1", "echo hang >/run/mine")
     assert two_jobs_of_the_site(cluster) == ["head", "head"]
-    eventually(lambda: "took longer than 20 s" in reason(cluster, "a1"), 30, "the reason says what it was")
+    eventually(lambda: "took longer than 20 s" in reason(cluster, "a1"), 60, "the reason says what it was")
     assert "waiting for /scratch" in reason(cluster, "a1")
     assert [drained(cluster, name) for name in NODES] == [False, True, False]
     assert "sleep 300" not in cluster.run("a1", "ps -eo args")
@@ -287,8 +287,8 @@ def test_a_node_without_the_share_is_drained_until_it_has_it_again(cluster: Clus
 def test_leftovers_end_with_the_users_last_job(cluster: Cluster) -> None:
     leave = "setsid nohup sleep 4321 >/dev/null 2>&1 & echo mine >/dev/shm/ada-left"
     cluster.run_as("ada", "head", f"srun -w a1 bash -c {json.dumps(leave)}")
-    eventually(lambda: "sleep 4321" not in cluster.run("a1", "ps -eo args"), 30, "the process is ended")
-    eventually(lambda: "ada-left" not in cluster.run("a1", "ls /dev/shm"), 30, "the memory is given back")
+    eventually(lambda: "sleep 4321" not in cluster.run("a1", "ps -eo args"), 60, "the process is ended")
+    eventually(lambda: "ada-left" not in cluster.run("a1", "ls /dev/shm"), 60, "the memory is given back")
     assert not drained(cluster, "a1")
 
 
@@ -297,10 +297,10 @@ def test_another_job_of_the_same_user_keeps_its_own_files(cluster: Cluster) -> N
         "ada", "head",
         "sbatch --parsable -w a1 -n1 --output=/dev/null --wrap 'echo mine >/dev/shm/ada-own; sleep 120'",
     ).strip()  # fmt: skip
-    eventually(lambda: "ada-own" in cluster.run("a1", "ls /dev/shm"), 30, "it runs")
+    eventually(lambda: "ada-own" in cluster.run("a1", "ls /dev/shm"), 60, "it runs")
     cluster.run_as("ada", "head", "srun -w a1 -n1 true")
     eventually(
-        lambda: cluster.run("a1", "ls /run/tailrack-private/jobs").split() == [number], 30, "the other one has ended"
+        lambda: cluster.run("a1", "ls /run/tailrack-private/jobs").split() == [number], 60, "the other one has ended"
     )
     cluster.run_as("ada", "head", "srun -w a1 -n1 true")
     assert "ada-own" in cluster.run("a1", "ls /dev/shm")

@@ -59,6 +59,15 @@ def left_over(cluster: ClusterUnderTest, node: str, rules: str) -> list[str]:
     return [rule for rule in rules.split("\n") if rule and cluster.attempt(node, rule).returncode != 0]
 
 
+def nodes_by_state(cluster: ClusterUnderTest) -> list[str]:
+    return sorted(cluster.run("head", "sinfo -h -p rack -N -o '%N %T'").splitlines())
+
+
+def both_idle(cluster: ClusterUnderTest) -> None:
+    """Wait until both nodes are idle, after the last measurement's epilog."""
+    eventually(lambda: nodes_by_state(cluster) == ["head idle", "n1 idle"], 60, "both nodes are idle")
+
+
 @pytest.mark.proof
 def test_a_service_of_the_head_node_that_fails_leaves_every_node_up_and_measured(machines: ClusterUnderTest) -> None:
     in_the_way = "/etc/ssh/ssh_host_ed25519_key-cert.pub/something"
@@ -66,14 +75,14 @@ def test_a_service_of_the_head_node_that_fails_leaves_every_node_up_and_measured
     (failure,) = machines.up().failures
     assert "tailrack: head: step head-services failed" in failure.message
     assert {"head-head", "n1-node", "validate-rack"} <= machines.touched()
-    assert sorted(machines.run("head", "sinfo -h -p rack -N -o '%N %T'").splitlines()) == ["head idle", "n1 idle"]
+    both_idle(machines)
     machines.run("head", f"rm -r {in_the_way.rpartition('/')[0]}")
 
 
 def test_up_makes_a_cluster_of_machines_without_any_of_its_software(cluster: ClusterUnderTest) -> None:
     # As `make reap` does on a head node; here sudo asks for the password.
     assert over_ssh(cluster.deployment().made(), "n1", as_root("id", "-u")) == "0"
-    assert sorted(cluster.run("head", "sinfo -h -p rack -N -o '%N %T'").splitlines()) == ["head idle", "n1 idle"]
+    both_idle(cluster)
     assert sorted(cluster.run_as("ada", "head", "srun -N2 hostname").split()) == ["head", "n1"]
     assert cluster.run_as("ada", "head", "cat results").strip() == "precious"
     assert cluster.deployment().outputs()["validation"]["rack"]["ranks"] == 2
@@ -95,10 +104,10 @@ def test_a_machine_that_answers_and_does_not_leave_is_not_taken_as_gone(cluster:
 
 def test_a_machine_that_is_removed_from_the_config_leaves_and_is_clean(cluster: ClusterUnderTest) -> None:
     cluster.up_ok()
-    assert cluster.run("head", "sinfo -h -p rack -N -o '%N %T'").split() == ["head", "idle"]
+    eventually(lambda: nodes_by_state(cluster) == ["head idle"], 60, "the head node is left, and idle")
     assert cluster.attempt("head", "ls /etc/exports.d/*").returncode == 2
     assert "Clients =" not in cluster.run("head", "cat /etc/ganesha/ganesha.conf")
-    eventually(lambda: left_over(cluster, "n1", CLEAN_NODE) == [], 20, "n1 is clean")
+    eventually(lambda: left_over(cluster, "n1", CLEAN_NODE) == [], 60, "n1 is clean")
     assert cluster.run("head", "tailscale status --json | jq -r '.Peer // {} | .[].HostName'") == ""
     assert cluster.run_as("ada", "head", "cat results").strip() == "precious"
     assert cluster.run_as("ada", "head", "srun hostname").strip() == "head"
@@ -107,6 +116,6 @@ def test_a_machine_that_is_removed_from_the_config_leaves_and_is_clean(cluster: 
 def test_destroy_leaves_the_machines_and_the_data_and_nothing_of_the_cluster(cluster: ClusterUnderTest) -> None:
     summary = cluster.deployment().destroy()
     assert summary.ok, summary.failures
-    eventually(lambda: left_over(cluster, "head", CLEAN_HEAD) == [], 20, "the head node is clean")
+    eventually(lambda: left_over(cluster, "head", CLEAN_HEAD) == [], 60, "the head node is clean")
     assert cluster.run("head", "cat /export/shared/home/ada/results").strip() == "precious"
     assert cluster.attempt("n1", "systemctl is-system-running").stdout.strip() in ("running", "degraded")

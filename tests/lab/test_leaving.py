@@ -72,7 +72,7 @@ def test_a_machine_that_is_shut_down_in_order_gives_its_jobs_back_and_is_off_in_
     # As stubborn as a job can be: it takes no notice of being asked to end.
     stubborn = "trap '' TERM; while :; do sleep 1; done"
     job = cluster.submit(f'--wrap "{stubborn}"')
-    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 30, "the job runs")
+    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 60, "the job runs")
     began = time.monotonic()
     subprocess.run(["docker", "stop", "-t", "150", cluster.container("n1")], check=True, capture_output=True)
     took = time.monotonic() - began
@@ -87,7 +87,7 @@ def test_a_machine_that_is_shut_down_in_order_gives_its_jobs_back_and_is_off_in_
     # It is back by itself, and does the job. (Slurm waits two minutes before it runs a job again.)
     eventually(lambda: cluster.run("head", "sinfo -h -n n1 -p all -o %T").strip() == "idle", 90, "n1 is back")
     cluster.run("head", f"scontrol update jobid={job} starttime=now")
-    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 30, "the job runs again")
+    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 60, "the job runs again")
     cluster.run("head", f"scancel -s KILL {job}; scancel {job}")
     eventually(lambda: cluster.run("head", "squeue -h") == "", 60, "the job is gone")
 
@@ -95,7 +95,7 @@ def test_a_machine_that_is_shut_down_in_order_gives_its_jobs_back_and_is_off_in_
 def test_a_daemon_that_is_restarted_on_a_running_machine_gives_no_job_back(machines: Machines) -> None:
     cluster = machines.cluster
     job = cluster.submit("--wrap 'tail -f /dev/null'")
-    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 30, "the job runs")
+    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 60, "the job runs")
     cluster.run("n1", "systemctl restart slurmd tailrack-shutdown")
     eventually(lambda: "State=MIXED+DYNAMIC" in cluster.run("head", "scontrol show node n1"), 60, "n1 works")
     assert (cluster.job(job)["JobState"], cluster.job(job)["Restarts"]) == ("RUNNING", "0")

@@ -78,7 +78,7 @@ def test_each_machine_has_its_own_keys(mixed: ClusterUnderTest) -> None:
     assert INCLUDE in mixed.run("head", CONFS).splitlines()
     for node, kind in (("head", "cgroup"), ("a1", "cgroup"), ("b1", "linuxproc")):
         assert f"ProctrackType=proctrack/{kind}\n" in mixed.run(node, "cat /etc/tailrack/slurm.conf")
-    assert {state(mixed, node) for node in ("head", "a1", "b1")} == {"idle"}
+    eventually(lambda: {state(mixed, node) for node in ("head", "a1", "b1")} == {"idle"}, 60, "all nodes are idle")
 
 
 def test_a_job_over_both_kinds_of_machines_runs_and_only_one_of_them_confines_it(mixed: ClusterUnderTest) -> None:
@@ -103,7 +103,7 @@ def test_a_job_that_takes_more_memory_than_it_was_given_ends_on_either(mixed: Cl
 @pytest.mark.parametrize("node", ["a1", "b1"])
 def test_a_slurmd_that_starts_again_reads_the_keys_of_its_machine(mixed: ClusterUnderTest, node: str) -> None:
     mixed.run(node, "systemctl restart slurmd")
-    eventually(lambda: state(mixed, node) == "idle", 30, f"{node} is back")
+    eventually(lambda: state(mixed, node) == "idle", 60, f"{node} is back")
     expected = 0 if node == "b1" else 3
     assert int(srun(mixed, f"-w {node} bash -c 'grep -c /job_ /proc/self/cgroup || true'")) >= expected
 
@@ -126,7 +126,7 @@ def test_people_see_which_nodes_do_not_confine_jobs(mixed: ClusterUnderTest) -> 
 def test_a_node_that_joins_later_gets_its_own_keys(mixed: ClusterUnderTest) -> None:
     mixed.config["tailrack:sites"][0]["pools"][0]["count"] = 2
     mixed.up_ok()
-    assert state(mixed, "a2") == state(mixed, "a1") == "idle"
+    eventually(lambda: state(mixed, "a2") == state(mixed, "a1") == "idle", 60, "both nodes are idle")
     show = "bash -c 'echo $(hostname) $(grep -c /job_ /proc/self/cgroup)'"
     counts = dict(line.split() for line in srun(mixed, f"-w a1,a2 -N2 {show}").splitlines())
     assert (counts["a2"], int(counts["a1"]) >= 3) == ("0", True)

@@ -48,11 +48,11 @@ def listeners(request: pytest.FixtureRequest, run: Callable[[str], str]) -> Iter
         file = "/etc/nfs.conf.d/tailrack.conf"
         run(f"mkdir -p /etc/nfs.conf.d; printf '%s\\n' {shlex.quote(text)} >{file}; : >/tmp/said")
         run("rpc.mountd -F >/tmp/said 2>&1 </dev/null & disown")
-        eventually(lambda: "starting" in run("cat /tmp/said"), 20, "rpc.mountd is at work")
+        eventually(lambda: "starting" in run("cat /tmp/said"), 60, "rpc.mountd is at work")
         found = run("ss -Hlntup | awk '/rpc.mountd/ {print $1, $5}'").splitlines()
         run("kill $(pgrep -x rpc.mountd)")
         # pgrep fails where it finds none, which is what is waited for.
-        eventually(lambda: run("pgrep -x rpc.mountd || true") == "", 20, "rpc.mountd has ended")
+        eventually(lambda: run("pgrep -x rpc.mountd || true") == "", 60, "rpc.mountd has ended")
         return set(found)
 
     yield started

@@ -173,7 +173,7 @@ def test_without_the_line_in_the_config_it_is_unmounted_when_no_job_uses_it(clus
     script = "until [ -e end ]; do sleep 0.2; done; date >ended"
     words = f"sbatch --parsable -D /data -C mount-data --output=none --wrap '{script}'"
     job = cluster.run_as("ada", "head", words).strip()
-    eventually(lambda: cluster.run("head", f"squeue -h -j {job} -o %t").strip() == "R", 30, "the job runs")
+    eventually(lambda: cluster.run("head", f"squeue -h -j {job} -o %t").strip() == "R", 60, "the job runs")
     del cluster.config["tailrack:storage"]["mounts"]
     cluster.up_ok()
     assert features(cluster, "b1") == {"site-cloud-b"}
@@ -181,11 +181,11 @@ def test_without_the_line_in_the_config_it_is_unmounted_when_no_job_uses_it(clus
     # The mount of the provider stays, and the one that nobody used is gone.
     assert cluster.attempt("b1", "mountpoint -q /mnt/spare && ! ls -d /models").returncode == 0
     cluster.run_as("ada", "b1", "touch /data/end")
-    eventually(lambda: not cluster.run("head", f"squeue -h -j {job}").strip(), 30, "the job ended by itself")
+    eventually(lambda: not cluster.run("head", f"squeue -h -j {job}").strip(), 60, "the job ended by itself")
     cluster.run("nas", "cat /export/shared/data/ended")
     cluster.attempt("b1", "tailrack-mounts")
     left = "ls -d /data /etc/systemd/system/*data.*mount /etc/tailrack/mounts.json /var/lib/tailrack/mounts"
     left = f"{left} /usr/local/sbin/tailrack-mounts"
     eventually(lambda: cluster.attempt("b1", left).stdout == "", 90, "nothing of it is left")
     units = "systemctl list-units --all --plain --no-legend data.automount data.mount"
-    eventually(lambda: cluster.run("b1", units) == "", 30, "systemd has none of its units")
+    eventually(lambda: cluster.run("b1", units) == "", 60, "systemd has none of its units")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from components.roles.enroot_pyxis import host as enroot_pyxis_host
 from components.roles.role import template
-from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, eventually
 
 SERVICES = "/usr/local/lib/tailrack/services"
 GRES = "/etc/tailrack/gres.conf"
@@ -15,18 +17,15 @@ PLUGINS = "/etc/tailrack/plugstack.d"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
-    """A head node that runs jobs, and a pod."""
-    made = make_cluster("podhealth")
-    rack, pods = [own_machine(made.lab, "head")], [own_machine(made.lab, "p1", like="pod", site="pods")]
-    made.use_machines(
-        {"name": "rack", "hosts": rack, "fabric": "tailnet"},
-        {"name": "pods", "hosts": pods, "pods": True, "accept_pod_risk": True},
-        computes=True,
-    )
-    made.config["tailrack:health"] = {"prolog": {"50-mine": MINE}}
-    made.up_ok()
-    return made
+def cluster(pod_cluster: ClusterUnderTest) -> Iterator[ClusterUnderTest]:
+    """The cluster with a script of its user before jobs; without it, and without this file's plugin, afterwards."""
+    pod_cluster.config["tailrack:health"] = {"prolog": {"50-mine": MINE}}
+    pod_cluster.up_ok()
+    yield pod_cluster
+    del pod_cluster.config["tailrack:health"]
+    for name in ("head", "p1"):
+        pod_cluster.run(name, f"rm -f {PLUGINS}/pyxis.conf")
+    pod_cluster.run("head", f"sed -i '\\,^include {PLUGINS}/,d' /etc/slurm/plugstack.conf; scontrol reconfigure")
 
 
 def node(cluster: ClusterUnderTest) -> str:
@@ -44,7 +43,7 @@ def test_a_pod_that_lost_a_gpu_is_drained_with_the_words_of_other_nodes(cluster:
     # The file is slurmd's too.
     cluster.run("p1", f"env -i SLURMD_NODENAME=p1 /usr/local/sbin/tailrack-nhc; cp /tmp/gres {GRES}")
     reason = "drained health: device files: 0 of 1 GPUs have a device file; next: stop the pod and start it again"
-    eventually(lambda: node(cluster).startswith(reason), 20, "the pod is drained")
+    eventually(lambda: node(cluster).startswith(reason), 60, "the pod is drained")
     assert "p1" in cluster.run("head", "tailrack nodes")
 
 

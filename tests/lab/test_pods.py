@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine, patience, recreate_pod
+from tests.lab.cluster import ClusterUnderTest, eventually, patience, recreate_pod
 
 SERVICES = "/usr/local/lib/tailrack/services"
 ON_POD = "-p pods -D /tmp"
@@ -32,18 +32,10 @@ CLEAN = """
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
+def cluster(pod_cluster: ClusterUnderTest) -> ClusterUnderTest:
     """A head node and a machine in one site, and a pod in another one."""
-    made = make_cluster("pods")
-    rack = [own_machine(made.lab, "head"), own_machine(made.lab, "n1")]
-    pods = [own_machine(made.lab, "p1", like="pod", site="pods")]
-    made.use_machines(
-        {"name": "rack", "hosts": rack, "fabric": "tailnet"},
-        {"name": "pods", "hosts": pods, "pods": True, "accept_pod_risk": True},
-        computes=True,
-    )
-    made.up_ok()
-    return made
+    pod_cluster.up_ok()
+    return pod_cluster
 
 
 def srun(cluster: ClusterUnderTest, words: str, limit: float = 60) -> str:
@@ -112,45 +104,45 @@ def test_a_job_with_files_on_the_share_is_refused_unless_it_brings_them(cluster:
 
 def test_a_cancelled_job_ends_on_the_pod(cluster: ClusterUnderTest) -> None:
     job = cluster.run_as("ada", "head", f"cd /tmp; sbatch --parsable {ON_POD} -o /tmp/o --wrap 'sleep 4321'").strip()
-    eventually(lambda: cluster.attempt("p1", "pgrep -f '[s]leep 4321'").returncode == 0, 20, "it runs")
+    eventually(lambda: cluster.attempt("p1", "pgrep -f '[s]leep 4321'").returncode == 0, 60, "it runs")
     cluster.run_as("ada", "head", f"scancel {job}")
-    eventually(lambda: cluster.attempt("p1", "pgrep -f '[s]leep 4321'").returncode == 1, 30, "it has ended")
-    eventually(lambda: is_idle(cluster), 30, "the pod is free")
+    eventually(lambda: cluster.attempt("p1", "pgrep -f '[s]leep 4321'").returncode == 1, 60, "it has ended")
+    eventually(lambda: is_idle(cluster), 60, "the pod is free")
 
 
 def test_leftovers_on_a_pod_end_with_the_users_last_job(cluster: ClusterUnderTest) -> None:
     srun(cluster, "sh -c 'setsid sleep 8765 >/dev/null 2>&1 & sleep 1'")
-    eventually(lambda: cluster.attempt("p1", "pgrep -f '[s]leep 8765'").returncode == 1, 20, "it has ended")
-    eventually(lambda: is_idle(cluster), 30, "the pod takes jobs")
+    eventually(lambda: cluster.attempt("p1", "pgrep -f '[s]leep 8765'").returncode == 1, 60, "it has ended")
+    eventually(lambda: is_idle(cluster), 60, "the pod takes jobs")
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("service", ["munge", "tailscaled", "sshd", "slurmd"])
 def test_a_killed_daemon_is_back_within_two_seconds(cluster: ClusterUnderTest, service: str) -> None:
     # Killed during a job's epilog, slurmd would hear of the job's end again only minutes later.
-    eventually(lambda: is_idle(cluster), 30, "no job is left")
+    eventually(lambda: is_idle(cluster), 60, "no job is left")
     before = pid_of(cluster, service)
     cluster.run("p1", f"kill -9 {before}")
     began = time.monotonic()
     eventually(lambda: pid_of(cluster, service) not in ("", before), 2, f"{service} runs again")
     assert time.monotonic() - began < 2 * patience()
     eventually(
-        lambda: cluster.attempt("p1", "munge -n | unmunge && tailscale wait --timeout 1s").returncode == 0, 10, "up"
+        lambda: cluster.attempt("p1", "munge -n | unmunge && tailscale wait --timeout 1s").returncode == 0, 60, "up"
     )
-    eventually(lambda: is_idle(cluster), 30, "the pod takes jobs")
+    eventually(lambda: is_idle(cluster), 60, "the pod takes jobs")
     assert srun(cluster, "printenv SLURMD_NODENAME") == "p1"
 
 
 @pytest.mark.proof
 def test_services_go_on_below_a_new_supervisor_if_it_is_killed(cluster: ClusterUnderTest) -> None:
-    eventually(lambda: is_idle(cluster), 30, "no job is left")
+    eventually(lambda: is_idle(cluster), 60, "no job is left")
     cluster.run("p1", "pkill -9 -x tini")
     one = f"pgrep -c -f '^runsvdir -P {SERVICES}'"
-    eventually(lambda: cluster.attempt("p1", one).stdout.strip() == "1" and pid_of(cluster, "slurmd") != "", 30, "one")
+    eventually(lambda: cluster.attempt("p1", one).stdout.strip() == "1" and pid_of(cluster, "slurmd") != "", 60, "one")
     # Those of the old one take a moment to end, and then stay as zombies: this pod's first process collects none.
     parents = "for pid in $(pgrep -r R,S,D -x runsv); do ps -o comm= -p $(ps -o ppid= -p $pid); done | sort -u"
-    eventually(lambda: cluster.attempt("p1", parents).stdout.strip() == "runsvdir", 30, "all are its own")
-    eventually(lambda: is_idle(cluster), 30, "the pod takes jobs")
+    eventually(lambda: cluster.attempt("p1", parents).stdout.strip() == "runsvdir", 60, "all are its own")
+    eventually(lambda: is_idle(cluster), 60, "the pod takes jobs")
 
 
 def test_the_head_node_asks_a_pod_and_names_its_missing_parts(cluster: ClusterUnderTest) -> None:
@@ -165,7 +157,7 @@ def test_a_replaced_container_comes_back_by_the_start_command_and_its_jobs_run_a
     address = cluster.run("p1", "tailscale ip -4")
     submit = f"sbatch --parsable {ON_POD} -o /tmp/again --wrap 'sleep 60; echo $SLURM_RESTART_COUNT'"
     job = cluster.run_as("ada", "head", f"cd /tmp; {submit}").strip()
-    eventually(lambda: cluster.run("head", f"squeue -h -j {job} -o %T").strip() == "RUNNING", 20, "it runs")
+    eventually(lambda: cluster.run("head", f"squeue -h -j {job} -o %T").strip() == "RUNNING", 60, "it runs")
     again = recreate_pod(cluster.lab, "p1", "pods")
     shown = f"scontrol show job {job} | grep -o 'Restarts=[0-9]*\\|JobState=[A-Z]*' | sort | xargs"
     eventually(
@@ -173,7 +165,7 @@ def test_a_replaced_container_comes_back_by_the_start_command_and_its_jobs_run_a
     )
     # Slurm lets it wait for two minutes.
     cluster.run("head", f"scontrol update jobid={job} starttime=now")
-    eventually(lambda: cluster.run("head", shown).strip() == "JobState=RUNNING Restarts=1", 30, "it runs again")
+    eventually(lambda: cluster.run("head", shown).strip() == "JobState=RUNNING Restarts=1", 60, "it runs again")
     cluster.run_as("ada", "head", f"scancel {job}")
     assert cluster.run("p1", "tailscale ip -4") == address
     assert cluster.run("p1", "su ada -c 'cat /shared/home/ada/kept'").strip() == "precious"
@@ -182,7 +174,7 @@ def test_a_replaced_container_comes_back_by_the_start_command_and_its_jobs_run_a
     (pods,) = (site for site in cluster.config["tailrack:sites"] if site["name"] == "pods")
     pods["hosts"] = [again]
     cluster.up_ok()
-    eventually(lambda: is_idle(cluster), 30, "the pod takes jobs")
+    eventually(lambda: is_idle(cluster), 60, "the pod takes jobs")
     assert srun(cluster, "printenv SLURMD_NODENAME") == "p1"
 
 
@@ -195,7 +187,7 @@ def test_a_pod_that_is_removed_from_the_config_leaves_and_is_clean(cluster: Clus
     assert broken() == rules
     cluster.config["tailrack:sites"] = [site for site in cluster.config["tailrack:sites"] if site["name"] != "pods"]
     cluster.up_ok()
-    eventually(lambda: broken() == [], 30, "the pod is clean")
+    eventually(lambda: broken() == [], 60, "the pod is clean")
     assert cluster.run("p1", "cat /workspace/shared/home/ada/kept").strip() == "precious"
     assert "p1" not in cluster.run("head", "tailscale status --json | jq -r '.Peer // {} | .[].HostName'")
     assert "p1" not in cluster.run("head", "sinfo -h -N -o '%N'")

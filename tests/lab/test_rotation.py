@@ -25,7 +25,7 @@ def submitted(cluster: ClusterUnderTest) -> Iterator[None]:
     # Left by root, which nobody else may take out of /tmp.
     cluster.run("head", "rm -f /tmp/enough /tmp/submitted")
     cluster.run("head", f"setsid {as_user('ada', SUBMIT)} </dev/null >/dev/null 2>&1 &")
-    eventually(lambda: cluster.attempt("head", "test -s /tmp/submitted").returncode == 0, 30, "jobs are submitted")
+    eventually(lambda: cluster.attempt("head", "test -s /tmp/submitted").returncode == 0, 60, "jobs are submitted")
     yield
     cluster.run("head", "touch /tmp/enough")
 
@@ -55,7 +55,7 @@ def test_the_munge_key_is_changed_under_load_and_no_job_is_lost(cluster: Cluster
     eventually(
         lambda: all(jobs(cluster)[job]["job_state"] == ["RUNNING"] for job in long), 60, "a job runs on each node"
     )
-    eventually(lambda: len(lines(cluster)) > 5, 30, "jobs are submitted")
+    eventually(lambda: len(lines(cluster)) > 5, 60, "jobs are submitted")
     before = cluster.run("head", "sha256sum /etc/munge/munge.key")
     cluster.config["tailrack:cluster"]["munge_generation"] = "under load"
     cluster.up_ok()

@@ -46,7 +46,7 @@ def test_the_scan_finds_a_planted_secret_in_processes(story: Story) -> None:
     subprocess.run([*command, planted["arguments"]], check=True)
     with Processes(cluster) as seen:
         expected = [f"{place} in process {place}" for place in planted]
-        eventually(lambda: leaks(seen.found(), planted) == expected, 20, "they are seen")
+        eventually(lambda: leaks(seen.found(), planted) == expected, 60, "they are seen")
 
 
 def test_joining_nodes_and_the_output_of_up_show_no_secret(story: Story) -> None:

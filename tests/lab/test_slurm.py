@@ -35,7 +35,7 @@ def records(cluster: Cluster, name: str) -> list[dict[str, Any]]:
 def submit(cluster: Cluster, words: str) -> str:
     """Submit a batch job as the user, wait until it runs, and return its number."""
     number = cluster.submit(words)
-    eventually(lambda: cluster.job(number)["JobState"] == "RUNNING", 30, f"job {words} runs")
+    eventually(lambda: cluster.job(number)["JobState"] == "RUNNING", 60, f"job {words} runs")
     return number
 
 
@@ -155,13 +155,13 @@ def test_a_machine_that_has_a_little_less_memory_after_a_kernel_update_is_not_dr
     try:
         cluster.run("head", "scontrol delete nodename=b1")
         cluster.run("b1", "systemctl daemon-reload; systemctl start slurmd")
-        eventually(lambda: usable(cluster, "b1"), 30, "b1 is usable")
+        eventually(lambda: usable(cluster, "b1"), 60, "b1 is usable")
         assert node(cluster, "b1")["real_memory"] == has
     finally:
         cluster.run("b1", f"cp /root/unit {unit}; systemctl daemon-reload; systemctl stop slurmd")
         cluster.run("head", "scontrol delete nodename=b1")
         cluster.run("b1", "systemctl start slurmd")
-        eventually(lambda: usable(cluster, "b1"), 30, "b1 is usable again")
+        eventually(lambda: usable(cluster, "b1"), 60, "b1 is usable again")
         cluster.run("head", "scontrol reconfigure")
 
 

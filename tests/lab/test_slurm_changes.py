@@ -89,7 +89,7 @@ def test_a_node_with_only_the_second_gpu_device_registers_it_for_jobs(cluster: C
 def test_a_node_with_another_feature_sees_every_kind_of_job_off_and_comes_back_with_it(cluster: Cluster) -> None:
     stays = submit(cluster, "-w b1 -n1 --mem=100M --no-requeue --wrap 'sleep 900'")
     terminal = interactive(cluster, "-w b1 -n1 --mem=100M sleep 900")
-    eventually(lambda: cluster.run("head", "squeue -h -w b1 -o %A").count("\n") == 2, 30, "both jobs run on b1")
+    eventually(lambda: cluster.run("head", "squeue -h -w b1 -o %A").count("\n") == 2, 60, "both jobs run on b1")
     set_features(cluster, "fast")
     summary = cluster.up_ok()
     assert summary.seconds > JOB_LIMIT_SECONDS

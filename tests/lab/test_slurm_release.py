@@ -70,7 +70,7 @@ def test_a_release_takes_the_distributions_place_while_a_job_and_its_array_run(c
     with in_turn("debian-13") as kept:
         cluster.run_as("ada", "head", f"sbatch -n1 --mem=50 -o /dev/null --wrap '{running}'")
         cluster.run_as("ada", "head", f"sbatch -n1 --mem=50 -o /dev/null --array=1-2 --wrap '{running}'")
-        eventually(lambda: " R " in cluster.run("head", "squeue -h -o ' %t '"), 30, "a job runs")
+        eventually(lambda: " R " in cluster.run("head", "squeue -h -o ' %t '"), 60, "a job runs")
         if kept.is_dir():
             lay_out("debian-13", cluster.container("head"), SHARE)
         cluster.up_ok()
@@ -131,7 +131,7 @@ def test_nodes_get_another_release_one_by_one_from_ready_packages_while_a_job_an
     cluster.run_as("ada", "head", f"sbatch -n1 -w n2 --array=1-2%1 {running}")
     at_work = "squeue -h -n next -o '%t %r' | sort"
     at_once = ["PD JobArrayTaskLimit", "R None", "R None"]
-    eventually(lambda: cluster.run("head", at_work).splitlines() == at_once, 30, "a job and a part of the array run")
+    eventually(lambda: cluster.run("head", at_work).splitlines() == at_once, 60, "a job and a part of the array run")
     slurm = cluster.config["tailrack:slurm"]
     for key in settings():
         del slurm[key]
@@ -186,6 +186,6 @@ def test_a_removed_node_regains_its_package_manager(cluster: ClusterUnderTest) -
     summary = cluster.deployment().destroy()
     assert summary.ok, "\n".join(failure.message[-3000:] for failure in summary.failures)
     nodes = ("head", *NODES)
-    eventually(lambda: not any(cluster.run(node, "apt-mark showhold") for node in nodes), 20, "nothing is held")
+    eventually(lambda: not any(cluster.run(node, "apt-mark showhold") for node in nodes), 60, "nothing is held")
     for node in nodes:
         assert cluster.attempt(node, "ls /etc/apt/preferences.d/tailrack-slurm").returncode == 2
