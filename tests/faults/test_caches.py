@@ -21,11 +21,7 @@ CACHING = (
 def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A node and an idle head node."""
     made = make_cluster("caches")
-    made.config["tailrack:head"] = {"name": "head", "site": "home"}
-    made.config["tailrack:sites"] = [
-        {"name": "home", "kind": "lab", "fabric": "tailnet"},
-        {"name": "lambda", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "l", "count": 1}]},
-    ]
+    made.rent_at_lambda(1, "head")
     made.config["tailrack:users"].append({"name": "bob", "uid": 6002})
     made.config["tailrack:scratch"] = {"folder": PLACE}
     made.up_ok()

@@ -28,11 +28,7 @@ BLOCKS = blocks(FIRST_CLUSTER)
 def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """The page's cluster, of containers in the place of machines."""
     made = make_cluster("first")
-    made.config["tailrack:head"] = {"name": "desk", "site": "home"}
-    made.config["tailrack:sites"] = [
-        {"name": "home", "kind": "lab", "fabric": "tailnet"},
-        {"name": "lambda", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "l", "count": len(NODES)}]},
-    ]
+    made.rent_at_lambda(len(NODES))
     made.up_ok()
     return made
 

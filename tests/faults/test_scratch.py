@@ -25,11 +25,7 @@ TMPDIR=/var/tmp srun -N1 bash -c 'echo asked for $TMPDIR'
 def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """Two nodes and an idle head node."""
     made = make_cluster("scratch")
-    made.config["tailrack:head"] = {"name": "desk", "site": "home"}
-    made.config["tailrack:sites"] = [
-        {"name": "home", "kind": "lab", "fabric": "tailnet"},
-        {"name": "lambda", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "l", "count": len(NODES)}]},
-    ]
+    made.rent_at_lambda(len(NODES))
     made.config["tailrack:users"].append({"name": "bob", "uid": 6002})
     made.config["tailrack:scratch"] = {"folder": "/var/lib/scratch"}
     made.up_ok()

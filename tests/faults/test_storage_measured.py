@@ -22,11 +22,7 @@ MEASURED = "/export/shared/home/ada/.tailrack/validation/storage_measurement"
 def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """Two nodes with scratch, and an idle head node."""
     cluster = make_cluster("storage")
-    cluster.config["tailrack:head"] = {"name": "desk", "site": "home"}
-    cluster.config["tailrack:sites"] = [
-        {"name": "home", "kind": "lab", "fabric": "tailnet"},
-        {"name": "lambda", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "l", "count": len(NODES)}]},
-    ]
+    cluster.rent_at_lambda(len(NODES))
     cluster.config["tailrack:scratch"] = {"folder": "/var/lib/scratch"}
     cluster.config["tailrack:validation"]["storage"] = dict(SMALL)
     cluster.up_ok()

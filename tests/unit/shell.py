@@ -387,6 +387,15 @@ def stub_units(shell: Shell) -> None:
     )
 
 
+def stub_daemons(shell: Shell, *programs: str) -> Shell:
+    """Let units be as stub_units has them and daemons answer, with stubs of programs; return the machine."""
+    shell.path("/run/tailrack-private").mkdir(parents=True)
+    stub_units(shell)
+    for name in ("ss", "journalctl", *programs):
+        shell.stub(name)
+    return shell
+
+
 def machine(folder: Path, tools: Path) -> Shell:
     """Return the shell of a machine that is an empty folder, with stubs for what would need root."""
     for name in ("stubs", "etc", "run/lock", "run/systemd/system"):

@@ -21,7 +21,7 @@ from stacks.config import parse
 from tests.dashboards import dashboards
 from tests.unit.configs import LAB, RawConfig, refusal
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell, assert_fails, stub_units
+from tests.unit.shell import Shell, assert_fails, stub_daemons
 
 ASKED: RawConfig = {"source": "https://dl.grafana.example/grafana.tar.gz", "sha256": "0" * 64}
 UNIT = "/etc/systemd/system/tailrack-grafana.service"
@@ -71,13 +71,9 @@ ROLE = next(role for role in roles(parse(asked(), base_dir=Path())) if role.name
 @pytest.fixture
 def host(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A head node on which units are active once they were started, and whose daemons answer."""
-    shell.path("/run/tailrack-private").mkdir(parents=True)
-    stub_units(shell)
-    for name in ("ss", "journalctl", "sync"):
-        shell.stub(name)
     monkeypatch.setattr(daemons, "answers", lambda daemon: True)
     shell.stub("tar", 'PATH=/usr/bin:/bin exec tar "$@"')
-    return shell
+    return stub_daemons(shell, "sync")
 
 
 def bring(shell: Shell, content: bytes) -> dict[str, Value]:

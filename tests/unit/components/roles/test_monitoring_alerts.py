@@ -22,7 +22,7 @@ from stacks.config import parse
 from stacks.config.model import StackConfig
 from tests.unit.configs import LAB, refusal
 from tests.unit.recorded import record_cluster
-from tests.unit.shell import Shell, assert_fails, assert_ok, script_of, stub_units
+from tests.unit.shell import Shell, assert_fails, assert_ok, script_of, stub_daemons
 
 TOKEN, PASSWORD = "hook-token-nobody-may-see", "mail password  nobody may see"
 HOOK = {"kind": "webhook", "url": f"https://hooks.example:8443/{TOKEN}?a=b"}
@@ -125,13 +125,9 @@ def test_a_secret_in_plain_text_is_refused_and_not_shown() -> None:
 @pytest.fixture
 def host(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A machine on which units are active once they were started, and whose daemons answer."""
-    shell.path("/run/tailrack-private").mkdir(parents=True)
-    stub_units(shell)
-    shell.stub("perl", 'exec /usr/bin/perl "$@"')
-    for name in ("ss", "promtool", "amtool", "journalctl"):
-        shell.stub(name)
     monkeypatch.setattr(daemons, "answers", lambda daemon: True)
-    return shell
+    shell.stub("perl", 'exec /usr/bin/perl "$@"')
+    return stub_daemons(shell, "promtool", "amtool")
 
 
 def services(shell: Shell, *receivers: Mapping[str, object]) -> list[str]:

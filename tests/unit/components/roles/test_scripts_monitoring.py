@@ -17,7 +17,7 @@ from components.roles.role import Role, Value
 from components.steps.composition import compose
 from stacks.config import parse
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell, assert_ok, script_of, stub_units
+from tests.unit.shell import Shell, assert_ok, script_of, stub_daemons
 
 EXPORTER = "/etc/systemd/system/tailrack-node-exporter.service"
 CONFIG, RULES = "/etc/tailrack/prometheus/prometheus.yml", "/etc/tailrack/prometheus/rules.yml"
@@ -35,12 +35,8 @@ def header(**section: int) -> dict[str, Value]:
 @pytest.fixture
 def host(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A machine on which units are active once they were started, whose daemons answer, and whose ports are free."""
-    shell.path("/run/tailrack-private").mkdir(parents=True)
-    stub_units(shell)
-    for name in ("ss", "promtool", "journalctl"):
-        shell.stub(name)
     monkeypatch.setattr(daemons, "answers", lambda daemon: True)
-    return shell
+    return stub_daemons(shell, "promtool")
 
 
 def step(shell: Shell, role: str, phase: str, values: Mapping[str, Value], action: str = "up") -> list[str]:
