@@ -43,15 +43,6 @@ class Played:
     host_key: str
     asked: list[tuple[str, float, float]] = field(default_factory=list)
 
-    @property
-    def busy_seconds(self) -> float:
-        """How long at least one of the hosts was at work."""
-        total = end = 0.0
-        for _, begun, ended in sorted(self.asked, key=lambda one: one[1]):
-            total += max(0.0, ended - max(begun, end))
-            end = max(end, ended)
-        return total
-
 
 @contextmanager
 def play(count: int) -> Iterator[Played]:

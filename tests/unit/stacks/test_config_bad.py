@@ -464,6 +464,7 @@ def test_each_broken_rule_gives_one_problem(config: str, key: str, parts: tuple[
     path = f"tailrack:{key}"
     assert list(problems) == [path]
     assert [part for part in parts if part not in problems[path]] == []
+    assert "nobody-may-see" not in problems[path]
     assert problems[path].count("; ") >= 1, "a line has the value, and the remedy after it"
 
 

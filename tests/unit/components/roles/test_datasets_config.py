@@ -12,7 +12,7 @@ from components.roles.datasets.role import role
 from components.settings.serialize import to_plain
 from stacks.config import ConfigError, parse
 from tests.hub import COMMIT
-from tests.unit.configs import LAB, refusal
+from tests.unit.configs import LAB
 
 SECRET = "secret-key-nobody-may-see"
 S3 = {"name": "imagenet", "source": "s3://bucket/imagenet", "access_key": "AKIA1", "secret_key": SECRET}
@@ -93,12 +93,6 @@ def test_two_names_half_a_key_and_keys_or_folders_that_do_not_fit_are_refused() 
     assert "remove it, or write hf://" in problem({**share, "token": "hf_x"})
     storage = {"path": "/data", "mount": "/shared"}
     assert "is on the share" in problem({**share, "folder": "/data/x"}, storage=storage)
-
-
-def test_a_secret_in_plain_text_is_refused() -> None:
-    said = refusal({"datasets": [S3]})
-    assert "plain text" in said
-    assert SECRET not in said
 
 
 def test_the_secret_is_in_no_value_and_in_no_export() -> None:

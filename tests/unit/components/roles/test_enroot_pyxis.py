@@ -138,11 +138,6 @@ def test_a_hostile_or_mistaken_value_is_refused_by_its_key(bad: Mapping[str, obj
     assert PASSWORD not in str(found)
 
 
-def test_a_password_in_plain_text_is_refused_and_not_shown() -> None:
-    found = problems({"checksums": OF_UPSTREAM, "registries": [REGISTRY]}, secret=False)
-    assert "[secret] is plain text in the config" in found[".registries[0].password"]
-
-
 def test_local_containers_on_the_share_are_refused() -> None:
     containers = {"checksums": OF_UPSTREAM, "local": "/srv/shared/x"}
     assert "is on the share" in refusal({"storage": {"path": "/srv/shared"}, "containers": containers})

@@ -112,13 +112,6 @@ def test_an_unreachable_receiver_is_refused_by_its_key() -> None:
         assert PASSWORD not in text
 
 
-def test_a_secret_in_plain_text_is_refused_and_not_shown() -> None:
-    text = refusal({"monitoring": {"receivers": [HOOK, MAIL]}})
-    assert text.count("[secret] is plain text in the config") == 2
-    assert "'tailrack:monitoring.receivers[1].password'" in text
-    assert TOKEN not in text
-
-
 # On the head node.
 
 
