@@ -1,7 +1,5 @@
 """What tests choose by chance: the same in every `make test`, something new in every `make test-faults`."""
 
-from __future__ import annotations
-
 import os
 import random
 

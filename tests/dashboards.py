@@ -1,7 +1,5 @@
 """Grafana's dashboards, and what their panels ask Prometheus for."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@ Each request is checked: method, path, credentials, type and body. What does not
 `wrong`, so that a test sees it whatever the caller made of the refusal.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -4,8 +4,6 @@ The SDK reads what it knows and checks nothing: a key that it does not know is g
 and a value is whatever it was. Both are looked for here.
 """
 
-from __future__ import annotations
-
 import enum
 import json
 import typing

@@ -1,7 +1,5 @@
 """A fake of Hugging Face's API: one repository, listed in pages, whose large files another host serves."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import ssl

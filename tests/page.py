@@ -1,7 +1,5 @@
 """Command blocks of a page of the docs, each with who runs it: a comment `<!-- run by: ada -->` above it says so."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Machines of the played cloud without Docker: an SSH greeting at an address of the loopback network, port 22."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import socket

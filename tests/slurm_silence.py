@@ -13,8 +13,6 @@ be a third later then, and is never before the two thirds. The product needs but
 components/roles/slurm/files.py).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 # Seconds that a question to a machine that is gone may take: the threads of slurmctld's agent (agent.c, _wdog).

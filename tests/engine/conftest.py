@@ -1,7 +1,5 @@
 """Fixtures of the engine's tests: a host, and a stack on it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

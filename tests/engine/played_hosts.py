@@ -3,8 +3,6 @@
 `python -m tests.engine.played_hosts COUNT` prints one line of JSON, serves until its stdin ends, and prints another.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -42,6 +40,15 @@ class Played:
     private_key: str
     host_key: str
     asked: list[tuple[str, float, float]] = field(default_factory=list)
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long at least one of the hosts was at work."""
+        total = end = 0.0
+        for _, begun, ended in sorted(self.asked, key=lambda one: one[1]):
+            total += max(0.0, ended - max(begun, end))
+            end = max(end, ended)
+        return total
 
 
 @contextmanager

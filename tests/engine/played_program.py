@@ -1,7 +1,5 @@
 """A fake of the program on machines: it keeps what it was started with, and touches one folder alone."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import zipfile

@@ -1,7 +1,5 @@
 """`python -m tests.engine.run_engine FOLDER STATE`: `up` of the stack dev in a process of its own, told as text."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -1,7 +1,5 @@
 """A real ssh-agent for a test."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

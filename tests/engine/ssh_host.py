@@ -1,7 +1,5 @@
 """A host to run commands on: an SSH server on loopback that hands them to bash and keeps what it was asked."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """One stack in a folder of its own, driven by the engine and, where there is one, by the real CLI."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

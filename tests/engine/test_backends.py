@@ -1,7 +1,5 @@
 """A run that was killed leaves a lock in whichever backend the stack has; the next run takes it away."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A host behind two bastions, under both engines. The inner one is the host itself."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A state that the CLI wrote itself and cannot read, and the runs that made it write one."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A change that nobody asked for by name is found in a preview, and `up` touches nothing, under either engine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

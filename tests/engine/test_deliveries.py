@@ -1,7 +1,5 @@
 """Scripts that are put on a machine for its steps, under either engine: what goes wrong on the way, and comes right."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the driver is told while a stack runs, by the CLI and by the in-process engine."""
 
-from __future__ import annotations
-
 from rich.console import Console
 
 from cli.output.progress import Progress

@@ -1,7 +1,5 @@
 """The controller of an elastic pool with real runs of both engines and the played cloud; only Slurm is played."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

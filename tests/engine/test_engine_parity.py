@@ -1,7 +1,5 @@
 """The same sequence of programs under the real CLI and under the engine: same commands, outputs and state."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

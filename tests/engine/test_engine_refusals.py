@@ -1,7 +1,5 @@
 """What the engine cannot run is refused by name, before anything is touched, with the way to get what can."""
 
-from __future__ import annotations
-
 import pytest
 
 from cli.run_events import EngineError

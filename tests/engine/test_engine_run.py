@@ -1,7 +1,5 @@
 """How the engine runs steps: in parallel, in order, past failures, and what it tells."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import time

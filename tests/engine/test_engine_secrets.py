@@ -1,7 +1,5 @@
 """Secrets and config: what the state file and the output hold, and what the program is given."""
 
-from __future__ import annotations
-
 import base64
 import json
 import stat

@@ -1,7 +1,5 @@
 """What a first user meets before anything runs: one sentence with the key and the remedy, the same by either engine."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A command that has ended, and has left something running that holds its streams: nobody waits for that for ever."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

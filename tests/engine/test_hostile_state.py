@@ -1,7 +1,5 @@
 """Files of the driver's and the engine's own that hold something else: one sentence, nothing touched."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A site whose hosts are the output of another stack: of the same project by either engine, of any with the CLI."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Keys with a passphrase, and keys in an agent, under both engines: as a host's own and as its bastion's."""
 
-from __future__ import annotations
-
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path

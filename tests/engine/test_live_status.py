@@ -1,7 +1,5 @@
 """`make status` asks the head node over the connection of the stack's own steps, on a real SSH server."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Steps on the machine that the program runs on, under either engine. They run a fake that touches one folder alone."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A connection that goes silent in the middle of a step: noticed, and the step may be run again at once."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The whole program for many hosts, one of them dead: it is named, and dialled no more often than its limit."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from pathlib import Path

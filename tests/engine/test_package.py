@@ -1,7 +1,5 @@
 """The package under the real CLI: its schema, and programs in Python, in TypeScript and of the YAML template."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

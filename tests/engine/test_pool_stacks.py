@@ -1,7 +1,5 @@
 """A pool's stack whose cluster is gone, under either engine: what it had on the head node is left undone, and said."""
 
-from __future__ import annotations
-
 import pytest
 
 from cli.pulumi.deployment import Deployment

@@ -1,7 +1,5 @@
 """What a preview says is what `up` then does: the whole program, on hosts that answer as machines would."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

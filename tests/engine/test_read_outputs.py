@@ -1,7 +1,5 @@
 """A stack reads outputs: its own, and those of another stack of the same workspace, under either engine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rented machines as resources, under both engines: rented, unchanged, lost, killed in the middle, and returned."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

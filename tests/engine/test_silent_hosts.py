@@ -1,7 +1,5 @@
 """Hosts that accept connections and say nothing, under the CLI: named, and waited for no longer than their limit."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path

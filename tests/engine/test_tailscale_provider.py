@@ -3,8 +3,6 @@
 The joins run on an SSH server of the test, and keep what they were told.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

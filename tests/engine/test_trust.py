@@ -1,7 +1,5 @@
 """`make trust` against real SSH servers: fingerprints are shown, and nothing is kept without a yes."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 from collections.abc import Iterator

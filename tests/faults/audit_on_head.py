@@ -6,8 +6,6 @@ resolver are replaced here, also in the audit's jobs: they write down the call a
 audit queries the cluster's Prometheus without a log-in.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@
 It answers as EC2 (IMDSv2 only) and Google's metadata server do. AWS's notice is the JSON in the file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import time

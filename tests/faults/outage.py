@@ -1,7 +1,5 @@
 """A machine whose cable is pulled, and writers on the share that keep what was acknowledged to them."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 ras_server.py ANSWER    as a job; rank 1 of the answer is its child. While the file `goes-on` exists, the counts grow.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -4,8 +4,6 @@ One cluster of the head node, a1 and a2, with all of it broken at once; the test
 readers and daemons are the product's; for these tests alone they are asked more often, and no alert has to last.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Mapping

@@ -2,8 +2,6 @@
 
 Who missed it is mended."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Mapping
 

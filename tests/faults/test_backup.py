@@ -4,8 +4,6 @@ Machines of one's own: a head node, a node, and a machine that keeps the backups
 the order of this file.
 """
 
-from __future__ import annotations
-
 import subprocess
 import time
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The tests run in the order of this file.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

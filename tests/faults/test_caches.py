@@ -1,7 +1,5 @@
 """Caches and folders of jobs on a node's scratch disk (tailrack:scratch), as users see them, in this order."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

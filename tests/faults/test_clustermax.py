@@ -3,8 +3,6 @@
 The GPUs are device files and a fake nvidia-smi. docs/clustermax.md has the reason for each check that does not pass.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

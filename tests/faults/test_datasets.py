@@ -1,7 +1,5 @@
 """Data sets of two sites, from an S3 server outside and from the share. The tests run in this order."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The deep check: a node that has become slow is drained with both figures, and taken back when it is fast again."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

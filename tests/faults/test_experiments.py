@@ -4,8 +4,6 @@ Machines of one's own: a head node, two nodes, and a machine that keeps the back
 in the order of this file.
 """
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 What can be checked without a cluster is in tests/unit/project/test_first_cluster.py. The tests run in this order.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The disk of slurmctld's state is full, and slurmctld is killed: no job that has ended runs a second time."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually

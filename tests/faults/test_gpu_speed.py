@@ -4,8 +4,6 @@ The GPUs are device files and a fake nvidia-smi. Without NVIDIA's driver no band
 tests/gpu/speed_by_hand.py does that on real ones.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -5,8 +5,6 @@ real one is run where TAILRACK_GRAFANA is the path of its archive for Linux; wit
 secrets and its address.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

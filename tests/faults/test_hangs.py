@@ -4,8 +4,6 @@ The GPUs are device files and a fake nvidia-smi. RAS is a fake that says so and 
 (tests/fixtures/ras).
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -3,8 +3,6 @@
 Machines of one's own: a head node, a node, and a machine that keeps the backups. The tests run in this order.
 """
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """No daemon stays dead: each is killed twelve times, as soon as it is back, and the cluster works afterwards."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 

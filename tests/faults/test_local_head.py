@@ -3,8 +3,6 @@
 Nothing of it runs on the machine that runs the tests. The tests run in the order of this file.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -3,8 +3,6 @@
 The tests share one cluster of the head node, a1 and a2, and run in the order of this file.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """A far site is cut off and comes back: its jobs go on, its writers wait, and a minute later all is as before."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -4,8 +4,6 @@ Debian 12 has Slurm 22.05 and Open MPI 4, Debian 13 has 24.11 and 5, the next De
 tests/unit/components/roles/test_slurm_versions.py. The tests of each head node run in the order of this file.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from lab.debian import find_mirrors

@@ -3,8 +3,6 @@
 The tests share two pods and run in the order of this file. The tailnet's policy is that of such pods.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -3,8 +3,6 @@
 The tests share two pods and run in the order of this file.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 

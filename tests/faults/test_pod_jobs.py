@@ -1,7 +1,5 @@
 """Jobs on a pod: the ones that are refused, the folder that goes there and comes back, and what the pod may reach."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -3,8 +3,6 @@
 The tests share one cluster of the head node, which computes too, and a1, and run in the order of this file.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """A relay of the cluster's own: what finds no direct path between sites goes through the node that offers itself."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from typing import Any

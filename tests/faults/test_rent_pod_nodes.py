@@ -1,7 +1,5 @@
 """Pods that a pool rents from the played RunPod, with jobs on them; the bill is zero at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

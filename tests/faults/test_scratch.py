@@ -1,7 +1,5 @@
 """A job's own folder on its node's disk (tailrack:scratch), as its user sees it. The tests run in this order."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually

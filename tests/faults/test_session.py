@@ -1,7 +1,5 @@
 """`tailrack session`: a real job, a real ssh to its node, and a server that says that it is Jupyter, behind ssh -L."""
 
-from __future__ import annotations
-
 import http.client
 import re
 import socket

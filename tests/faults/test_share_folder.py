@@ -1,7 +1,5 @@
 """A share that is a folder of a larger file system, and what is left of it on the head node when the cluster goes."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually

@@ -1,7 +1,5 @@
 """A site that measures too slow names the node that is at fault, on four real nodes, one of them behind a slow link."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 The metadata service is a fake on a1's loopback. The tests run in the order of this file.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """Storage measured by fio on each node (tailrack:validation.storage). The tests run in this order."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 from typing import Any

@@ -1,7 +1,5 @@
 """Training by examples/training, over two nodes of two sites: Debian's PyTorch, on CPUs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ Needs the release's tag; a clone without it, such as a shallow one, skips this a
 environment names another commit to come from.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 The GPUs are device files and a fake nvidia-smi, which shows the first GPU busy. Slurm gives them to jobs.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

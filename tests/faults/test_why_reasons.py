@@ -1,7 +1,5 @@
 """`tailrack why`: every reason that Slurm can be brought to here, each by a real job (the common ones: test_why.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """nccl-tests as a person runs it: mpirun over SSH, no Slurm, no word of the product's."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence

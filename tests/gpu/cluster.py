@@ -1,7 +1,5 @@
 """A cluster of machines with GPUs: what tests/lab asks of a cluster, on machines that are not containers."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Mapping

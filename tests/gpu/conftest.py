@@ -1,7 +1,5 @@
 """Machines with GPUs and their cluster, for every test here; and what is kept of them, in OUT."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Two networks: `eth0` of every machine, over which this one reaches them and they
 of those that have it. They can be reached as `admin`, who may do everything, with the key `KEY`.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import re

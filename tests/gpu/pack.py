@@ -12,8 +12,6 @@ NCCL_TESTS is the source of nccl-tests (.tar.gz, one folder), built here as a no
                     reads these
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import hashlib

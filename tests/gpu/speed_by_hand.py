@@ -3,8 +3,6 @@
 It needs only this checkout and NVIDIA's driver.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

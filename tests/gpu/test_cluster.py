@@ -1,7 +1,5 @@
 """All machines as one cluster: its nodes, its measurements, what preflight says of them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Jobs are held to what they asked for: cores, memory and GPUs, by cgroups."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

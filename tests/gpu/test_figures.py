@@ -1,7 +1,5 @@
 """What the cluster measures of GPUs is what a person measures by hand, and a floor is a floor."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from pathlib import Path

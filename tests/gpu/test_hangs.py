@@ -1,7 +1,5 @@
 """A job on two GPUs whose rank 1 stops: real utilization, real power and NCCL's real RAS lead to that rank."""
 
-from __future__ import annotations
-
 import base64
 import re
 import time

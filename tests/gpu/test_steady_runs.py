@@ -1,7 +1,5 @@
 """A measurement that flatters nobody: runs that scatter, whoever else is on the GPUs, and data that is wrong."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

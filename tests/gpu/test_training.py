@@ -1,7 +1,5 @@
 """Jobs that train on real GPUs, and those of examples/jobs that want some: with the PyTorch that this machine has."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

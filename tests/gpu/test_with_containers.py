@@ -1,7 +1,5 @@
 """Jobs in containers, on GPUs too: Enroot and Pyxis as they are, where the archives have them (pack.py --artifacts)."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

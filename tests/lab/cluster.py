@@ -1,7 +1,5 @@
 """A cluster under test: a stack of its own in this checkout, its config as a dictionary, nodes as testinfra hosts."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import io

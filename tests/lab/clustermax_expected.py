@@ -1,7 +1,5 @@
 """The expected status of each check of ClusterMAX's audit, in the lab; docs/clustermax.md has the reasons."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

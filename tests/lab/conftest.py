@@ -1,7 +1,5 @@
 """Fixtures of the lab tier: real daemons in containers, run by the engine that this machine has."""
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Generator, Iterator

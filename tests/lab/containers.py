@@ -1,7 +1,5 @@
 """A cluster with containers, wherever somebody has the files of Enroot and Pyxis at hand."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

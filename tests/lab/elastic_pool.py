@@ -1,7 +1,5 @@
 """An elastic pool in the lab of a cluster under test, its controllers, and what users see of its jobs."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

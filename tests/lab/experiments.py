@@ -1,7 +1,5 @@
 """MLflow in the lab: its wheels on the head node, its client on nodes, and what a job of two nodes logs there."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -5,8 +5,6 @@ It does as much as opkssh needs: discovery, keys, a log-in that asks nothing, an
     python3 identity_provider.py ISSUER CLIENT     in a folder with who (JSON), cert.pem, key.pem and signer.pem
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import ssl

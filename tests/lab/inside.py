@@ -1,7 +1,5 @@
 """The program on a machine of the lab: this checkout's working tree, this Python and its packages, copied there."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import sysconfig

@@ -1,7 +1,5 @@
 """A machine as it is: what a cluster could have put there, changed or left running, as lines to compare."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 It is installed once, from the list that the role pins, with the Python of the tests.
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """A pool stack in the lab of a cluster under test, and a cluster of its head node alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a cluster's Prometheus answers, asked over the tailnet as people ask it."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from typing import Any

@@ -6,8 +6,6 @@ line in the log, with whether it was let in and never with a password.
     python3 registry.py FOLDER PORT USER     FOLDER has layer.tar.gz, password, cert.pem and key.pem
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

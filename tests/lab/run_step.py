@@ -1,7 +1,5 @@
 """Run a step of a test on a machine of the lab, with the program that the steps of `up` have installed there."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """An S3 server on the machine that runs the tests, outside the networks of all sites."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Which ports of a machine answer another machine: a program of a few lines that runs on the one that looks."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Collection

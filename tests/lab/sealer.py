@@ -1,7 +1,5 @@
 """Secrets in the config of a cluster under test, as `pulumi config set --secret` writes them."""
 
-from __future__ import annotations
-
 import base64
 import os
 

@@ -4,8 +4,6 @@ They are kept by what decides them (kind of machine, source, the script that bui
 `python -m tests.lab.slurm_packages debian-12` builds those that are not there, beside other work.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -3,8 +3,6 @@
 Its node also registers fewer CPUs than its machine has, as one in a container with a limit does.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually

@@ -1,7 +1,5 @@
 """Changes of a running cluster: what an `up` touches, and that jobs go on. Each test goes on from the one before."""
 
-from __future__ import annotations
-
 import copy
 import re
 import subprocess

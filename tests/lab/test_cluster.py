@@ -1,7 +1,5 @@
 """What a user of a running cluster sees: nodes, partitions, jobs, names, SSH, the tailnet, outputs."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

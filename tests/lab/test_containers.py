@@ -1,7 +1,5 @@
 """Containers for jobs, with Enroot and Pyxis as they are: how they and images come to machines, and the proof of it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

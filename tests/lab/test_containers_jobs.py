@@ -1,7 +1,5 @@
 """What jobs in containers find inside, and the container jobs of examples/jobs, submitted by a user as they are."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ kind hosts with x1. Points in time and daemons are chosen by chance, from a seed
 environment chooses them again.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -3,8 +3,6 @@
 Two such machines come to a plain cluster. The tests run in the order of this file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Groups of users and their folders on the share, over NFS. Each test goes on from the last."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -3,8 +3,6 @@
 Containers of the lab have no controllers of cgroups. tests/machines/test_head_load.py shows the limits.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest

@@ -1,7 +1,5 @@
 """Scripts before and after jobs, and the look that drains nodes: real faults, and who is drained, why, until when."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

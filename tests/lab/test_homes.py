@@ -3,8 +3,6 @@
 The NFS server is a machine that is not in the cluster, in the networks of both sites; it squashes root.
 """
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

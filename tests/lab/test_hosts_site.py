@@ -3,8 +3,6 @@
 The tests share two such machines and run in the order of this file: set up, remove one, destroy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

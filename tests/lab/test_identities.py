@@ -1,7 +1,5 @@
 """Logins with an identity: sshd, a real opkssh (OPKSSH=FILE) and a fake provider. Each test goes on from the last."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The jobs of examples/jobs, submitted by a user as they are."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

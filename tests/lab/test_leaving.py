@@ -3,8 +3,6 @@
 The tests share a head node and a compute node and run in the order of this file.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

@@ -4,8 +4,6 @@ The lab's containers have no controllers, so head and a1 get those of this machi
 slurmd alone. The product's check sees the file of a second version that has them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

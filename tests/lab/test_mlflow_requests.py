@@ -1,7 +1,5 @@
 """What MLflow's real server does for a user of the head node, who connects to it from a loopback address."""
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

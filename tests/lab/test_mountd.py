@@ -1,7 +1,5 @@
 """The real rpc.mountd of the kernel's NFS server, as the role configures it: it opens its ports on any kernel."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 The NFS server is a machine that is not in the cluster, in the network of one site.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

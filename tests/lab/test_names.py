@@ -3,8 +3,6 @@
 The tests share three machines and run in the order of this file: two in the cluster, a third joins, restarts, leaves.
 """
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 

@@ -1,7 +1,5 @@
 """Why a node is out, and back in: on the head node, from where the stack is run, and by Slurm's own reboot."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

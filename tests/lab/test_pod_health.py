@@ -1,7 +1,5 @@
 """A pod's health check drains it and takes that back, scripts of the config run there, and containers are refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -3,8 +3,6 @@
 The tests share one pod and run in the order of this file: jobs, killed daemons, a replaced container, leaving.
 """
 
-from __future__ import annotations
-
 import time
 
 import pytest

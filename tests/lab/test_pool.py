@@ -3,8 +3,6 @@
 The tests share one cluster and run in the order of this file.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pods that a stack rents from the played cloud: at a mapped port, with verified host keys, and returned at the end."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator

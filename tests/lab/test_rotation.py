@@ -1,7 +1,5 @@
 """The munge key is changed in a busy cluster: no job is lost, starts pause for seconds; who missed it is mended."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 The tests share one cluster with test_trust.py and run in the order of this file, before those.
 """
 
-from __future__ import annotations
-
 import base64
 import secrets
 import subprocess

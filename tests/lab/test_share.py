@@ -1,7 +1,5 @@
 """The share: who may mount it, what works on it from the far site, whose files they are."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`sll`: users see real jobs."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

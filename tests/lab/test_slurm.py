@@ -1,7 +1,5 @@
 """What Slurm promises jobs and nodes."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

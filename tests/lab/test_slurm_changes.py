@@ -1,7 +1,5 @@
 """Changes that take a node from its jobs. Each test leaves the cluster usable for the next."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

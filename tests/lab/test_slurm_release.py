@@ -4,8 +4,6 @@ A build takes minutes, so what comes of it is kept (slurm_packages.py).
 The tests share a head node and two nodes and run in the order of this file.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -3,8 +3,6 @@
 The tests share one small cluster of machines of one's own and run in the order of this file.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from typing import Any

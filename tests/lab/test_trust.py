@@ -1,7 +1,5 @@
 """What users, nodes and strangers try against the cluster. Each test goes on from the one before."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """What users and daemons' accounts put in the way of `up`, and a user who is removed."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest

@@ -1,7 +1,5 @@
 """Keys in the config, and the printed lines for ssh: real clients on this machine. Each test goes on from the last."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`tailrack why`: real jobs that wait or have failed, each told to its user in words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A machine that keeps backups and is no node: an account that lets one key in, and the config's target there."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The packages of role mlflow as files, fetched by this machine: the lab's head node reaches no package index."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

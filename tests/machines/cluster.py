@@ -1,7 +1,5 @@
 """A cluster of virtual machines: what tests/lab asks of a cluster, on machines with a kernel of their own."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path

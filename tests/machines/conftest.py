@@ -1,7 +1,5 @@
 """Virtual machines and their cluster, for every test here."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -6,8 +6,6 @@ A disk is a Debian root file system made here, without booting anything: the pac
 of them starts by itself, as on a machine whose image somebody has prepared; so virtual machines need no network.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ All of it is in the namespaces that tests/machines/run.sh has made and ends with
 10.9.2.x, as `admin` by the program and as root by the tests, and reach this one as `control.lab`.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import signal

@@ -1,7 +1,5 @@
 """Jobs have what they asked for and no more, by the kernel's cgroups; logins are part of a job or refused."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

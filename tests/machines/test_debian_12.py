@@ -4,8 +4,6 @@ A cluster of these two alone: the release takes the place of Debian's Slurm ever
 Both get it from ready packages, so nothing is built in a machine.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.slurm_packages import LIKES, OF_RELEASE, RELEASE, lay_out_ready

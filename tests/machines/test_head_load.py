@@ -1,7 +1,5 @@
 """A user who uses up memory or processes of the head node does not stop the jobs of others: the kernel's cgroups."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`down`: on every machine is what was there before, and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import pytest

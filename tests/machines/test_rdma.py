@@ -1,7 +1,5 @@
 """A node that is added, and the RDMA devices that it shares with the one that is there: Soft-RoCE, by the kernel."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.cluster import as_user

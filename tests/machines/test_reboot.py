@@ -1,7 +1,5 @@
 """A node that reboots, and a head node that reboots or loses its power, are back by themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

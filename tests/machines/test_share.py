@@ -1,7 +1,5 @@
 """The share as the kernel's own NFS server gives it: version 4, to members alone, and nothing else open for it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.cluster import as_user

@@ -1,7 +1,5 @@
 """The first `up` on machines that are just there, and the second."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.machines.cluster import MachineCluster

@@ -1,7 +1,5 @@
 """The account at the played cloud: its machines, keys, capacity and faults. Without HTTP and without Docker."""
 
-from __future__ import annotations
-
 import secrets
 import threading
 import time

@@ -1,7 +1,5 @@
 """Lab containers as the machines of the played cloud, in networks of an existing lab."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The played cloud in the shape of DigitalOcean's API (github.com/digitalocean/openapi)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

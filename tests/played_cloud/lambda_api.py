@@ -1,7 +1,5 @@
 """The played cloud in the shape of Lambda's API (docs-api.lambda.ai, OpenAPI 1.8.3)."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Lab pods as the machines of the played cloud: reached at a mapped port, which changes with each new container."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shlex

@@ -3,8 +3,6 @@
 The type of a machine is the id of a GPU: a machine in the lab has no GPU, so a pod with several is not free.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

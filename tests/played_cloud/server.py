@@ -1,7 +1,5 @@
 """The HTTP server of the played cloud, on loopback."""
 
-from __future__ import annotations
-
 import json
 import math
 import threading

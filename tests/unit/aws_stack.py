@@ -1,7 +1,5 @@
 """A stack of two sites of kind aws, whose resources are a reviewed snapshot, and what the mocks answer to it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

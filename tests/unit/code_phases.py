@@ -1,7 +1,5 @@
 """Phases whose work is a text of Python, for tests of the step itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from components.node.step.step import Step

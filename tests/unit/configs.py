@@ -1,7 +1,5 @@
 """Raw stack configs, and the secrets and keys in them, that the unit tests build stacks of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Fixtures of the unit tests; what they are made of is in configs.py, recorded.py and shell.py."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import json

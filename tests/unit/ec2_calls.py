@@ -4,8 +4,6 @@ What is sent is held against EC2's own model first (boto3 has it): names, types,
 test server looks at. A call that the server does not know ends there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import Any

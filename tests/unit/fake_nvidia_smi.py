@@ -1,7 +1,5 @@
 """A fake nvidia-smi, which says that it is one: what it prints is made here, in the form of the real one's output."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tests.unit.shell import Shell

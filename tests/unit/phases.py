@@ -1,7 +1,5 @@
 """The phases that a step calls."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

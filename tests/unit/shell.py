@@ -1,7 +1,5 @@
 """Steps and programs in a folder that stands for a whole machine, with stubs in place of commands that need root."""
 
-from __future__ import annotations
-
 import contextlib
 import grp
 import json

@@ -1,7 +1,5 @@
 """Jobs of a measurement without a Slurm: nodes of a given speed, and the tables that nccl-tests would have printed."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The package's arguments become the config that the program reads, and its problems name the argument."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from pathlib import Path

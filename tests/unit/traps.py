@@ -1,7 +1,5 @@
 """What an account puts in the place of something that is its own, and the folder of root's that it is after."""
 
-from __future__ import annotations
-
 import subprocess
 
 from tests.unit.shell import Shell

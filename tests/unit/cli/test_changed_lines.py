@@ -1,7 +1,5 @@
 """What a preview says of a step's inputs: the changed lines, and never a secret."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What nobody merges without having asked for it by name: each rule, and what becomes of what it finds."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import json

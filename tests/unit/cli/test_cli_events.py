@@ -1,7 +1,5 @@
 """Failures and messages of a run of the Pulumi CLI, translated from its events."""
 
-from __future__ import annotations
-
 from pulumi.automation.events import (
     DiagnosticEvent,
     EngineEvent,

@@ -1,7 +1,5 @@
 """What the driver does about a run of the CLI that was killed, and about its errors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """`make report` and `make floors` as commands: what they write, where, and what they refuse."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

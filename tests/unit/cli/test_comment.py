@@ -1,7 +1,5 @@
 """The comment on a pull request: machines, steps and lines, and nothing in it that could be taken for markup."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """`make diagnose`: what is in the archive, who may read it, and what never is."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tarfile

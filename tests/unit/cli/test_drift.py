@@ -1,7 +1,5 @@
 """`make drift` fails where a stack is not as its config says, and names what helps; a key that is due is no drift."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 from functools import partial

@@ -1,7 +1,5 @@
 """Which machines of an elastic pool must exist, decided from the states of placeholders alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

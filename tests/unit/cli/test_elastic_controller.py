@@ -1,7 +1,5 @@
 """The controller of an elastic pool, with a played head node and played runs: what it runs, and what a kill leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path

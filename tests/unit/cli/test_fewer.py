@@ -1,7 +1,5 @@
 """An `up` whose cloud had no machine for some nodes is done again without these, if the site may have fewer."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`make github-keys`: keys of users at GitHub, which a server here plays, are shown, confirmed and recorded."""
 
-from __future__ import annotations
-
 import io
 import threading
 from collections.abc import Callable, Iterator

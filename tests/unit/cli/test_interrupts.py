@@ -1,7 +1,5 @@
 """A Ctrl-C before any step runs: nobody reads a traceback, and nobody is told to repair anything."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`make floors`: only sound measurements become floors, and the user's file stays as it was but for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a stack costs an hour, and what a change makes of it: amounts, sentences, and prices that nobody gave."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Commands that the driver offers for copying: of the stack that ran, of the engine asked for, for its machines."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

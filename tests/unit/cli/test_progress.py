@@ -1,7 +1,5 @@
 """What people read while steps run, and of those that failed."""
 
-from __future__ import annotations
-
 import io
 import json
 import threading

@@ -1,7 +1,5 @@
 """The CLI's home folder is the user's own, but for the log of every run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`make reap`: what it asks, what it takes away, and that nothing else is ever a leave to do so."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

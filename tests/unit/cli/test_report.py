@@ -1,7 +1,5 @@
 """The end of `make up`: which verdicts make it fail, and what is shown of a scope that was not measured."""
 
-from __future__ import annotations
-
 import io
 import math
 from datetime import UTC, datetime

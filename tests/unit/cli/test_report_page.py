@@ -1,7 +1,5 @@
 """The page of `make report`: what the terminal shows, nothing from elsewhere, and what nodes say as words alone."""
 
-from __future__ import annotations
-
 import io
 from html.parser import HTMLParser
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The storage measurement in the terminal, on the page and in the exit status of `make up`."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the report's page has for the wall: each scope through time against its floor, and what the cluster costs."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """A restored head node whose backup is older than the newest one that the stack knows of is told."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What `make` installs: running takes less than checking, and whichever was first, nothing is installed twice."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

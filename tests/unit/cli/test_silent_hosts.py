@@ -1,7 +1,5 @@
 """When a run of the CLI is ended for hosts that accept connections and say nothing, and when it is not."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """`make ssh-config`: the logins of the stack's steps, and answers of a head node that are none."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Config files that are none: each is one sentence with the file, the place and the remedy, never a traceback."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

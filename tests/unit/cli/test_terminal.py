@@ -1,7 +1,5 @@
 """What machines and users write is words wherever operators read it: at the terminal, on the page, in the comment."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

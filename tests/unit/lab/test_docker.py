@@ -1,7 +1,5 @@
 """What the lab does with Docker objects and an engine, on stand-ins for them."""
 
-from __future__ import annotations
-
 import fcntl
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """What the lab's images are made of: digests, programs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The lab's names, what its commands read, and how a command line ends."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

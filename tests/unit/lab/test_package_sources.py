@@ -1,7 +1,5 @@
 """Where the lab's machines get their packages: from what this machine itself is set up for."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """Subnets and addresses of the lab's networks."""
 
-from __future__ import annotations
-
 import ipaddress
 
 import pytest

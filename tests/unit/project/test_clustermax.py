@@ -1,7 +1,5 @@
 """The page on ClusterMAX's audit has each check that warns or fails in the lab, once, in a group with its reason."""
 
-from __future__ import annotations
-
 import re
 
 from cli.pulumi.workspace import PROJECT

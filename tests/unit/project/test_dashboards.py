@@ -1,7 +1,5 @@
 """Tests for Grafana's dashboards; that each panel has data, tests/faults/test_monitoring.py sees."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

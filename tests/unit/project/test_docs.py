@@ -1,7 +1,5 @@
 """README and docs say what is there: links, folders, dependencies, examples; names are in test_docs_names.py."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

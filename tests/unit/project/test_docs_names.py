@@ -4,8 +4,6 @@ Names are looked for where they are made: the steps in the program's calls of `S
 bash and templates, keys in the models of the config. So a page that keeps an old name fails here.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 tests/faults/test_first_cluster.py runs those of its user.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

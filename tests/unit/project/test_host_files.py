@@ -1,7 +1,5 @@
 """Root's files on hosts are opened by components/node/files.py alone."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

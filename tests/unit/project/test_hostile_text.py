@@ -1,7 +1,5 @@
 """Regular expressions over text that a machine, a job or a user wrote: none takes a time that grows as its square."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """examples/machines: each cloud's program declares machines whose output is a site's hosts. No account was used."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -1,7 +1,5 @@
 """`.github/comment.sh` with a fake `gh` (a stub of this test): one comment a stack, and nobody else's is touched."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The release of tailrack: one number in all places, and no older program at a newer one's stack."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib

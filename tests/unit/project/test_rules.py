@@ -1,7 +1,5 @@
 """Rules of the code that import-linter and ruff (pyproject.toml) cannot express. Each test lists all offenders."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

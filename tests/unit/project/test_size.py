@@ -1,7 +1,5 @@
 """The project's size: upper limits that may only fall, and one lower limit that may only rise."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What the training example tells MLflow: jobs that begin at one moment, and an MLflow that does not take it."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The workflows: what runs in which order, with which key, for how long, on whose runner. GitHub has run none."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

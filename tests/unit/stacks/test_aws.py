@@ -3,8 +3,6 @@
 No account was at hand: what EC2 itself says to it is not known. What stands in its place is in test_aws_calls.py.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

@@ -3,8 +3,6 @@
 It stands in the place of an account: it knows EC2's calls, ids and what belongs to what, and has no machines.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 from typing import Any

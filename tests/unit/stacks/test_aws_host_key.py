@@ -1,7 +1,5 @@
 """The first host key of an instance goes a quarter of an hour later, and a reboot in between does not keep it."""
 
-from __future__ import annotations
-
 import configparser
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Sites of kind aws: what EC2 would refuse, or bill for nothing, is refused before anything is made."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

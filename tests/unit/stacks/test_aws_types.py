@@ -3,8 +3,6 @@
 The table is what DescribeInstanceTypes has answered, as moto keeps it.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter

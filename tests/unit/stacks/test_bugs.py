@@ -1,7 +1,5 @@
 """The last net: a sentence and a private file without values, in the place of a traceback."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

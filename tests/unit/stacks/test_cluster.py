@@ -1,7 +1,5 @@
 """The whole program against mocks: which resources it makes, and which of them a change of the config touches."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

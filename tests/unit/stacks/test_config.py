@@ -1,7 +1,5 @@
 """The stack config as a whole: what a good one gives, how Pulumi hands it over, and how problems are told."""
 
-from __future__ import annotations
-
 import json
 import traceback
 from pathlib import Path

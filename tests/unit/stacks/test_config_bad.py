@@ -1,7 +1,5 @@
 """Bad configs: what is written, which key is blamed, and what the line says. One table, one case a rule."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """storage.mounts: what is refused, which key is named, and what a pool may say."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

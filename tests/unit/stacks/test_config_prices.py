@@ -1,7 +1,5 @@
 """Prices in the config: whose they are, and those that are none."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Properties of the stack config: every valid one is taken, and nothing else than ConfigError ever comes of junk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The config of sites whose machines the stack rents: their nodes, and one clear error for each bad value."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The config's schema and its keys' help: editors and `make config-help` know what `parse` accepts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Without a clock: the work is counted.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Callable

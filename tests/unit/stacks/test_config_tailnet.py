@@ -1,7 +1,5 @@
 """The kinds of tailnet in the config: which one is meant where none is named, and what cannot both be meant."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

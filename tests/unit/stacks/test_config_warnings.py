@@ -1,7 +1,5 @@
 """Warnings about a valid config that is probably a mistake."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

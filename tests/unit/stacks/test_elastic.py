@@ -1,7 +1,5 @@
 """An elastic pool: its config, its placeholders, and the machines that a run keeps."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every example stack is a good config, and a page names it; the README names three."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Hosts that are an output of another stack: they are hosts like any other, or one error says what to change."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hosts that are an output of Terraform or OpenTofu: read from a state or from printed outputs, or one error."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

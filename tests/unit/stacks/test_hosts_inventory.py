@@ -1,7 +1,5 @@
 """Hosts that are written elsewhere than in the config: files, ranges, what a site says for all, and known_hosts."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

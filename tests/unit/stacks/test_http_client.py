@@ -1,7 +1,5 @@
 """An HTTP call ends within its limits, and its error repeats no secret."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

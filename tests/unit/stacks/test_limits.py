@@ -1,7 +1,5 @@
 """The limit `max_price_per_hour` of an elastic pool at clouds whose API says the price."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """A pod keeps its own host key on its volume; a second run and a new container have the same."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

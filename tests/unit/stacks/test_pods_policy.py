@@ -1,7 +1,5 @@
 """The tailnet's policy is checked before pods of a pool join, as far as the pool's credentials can read it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

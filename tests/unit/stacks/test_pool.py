@@ -1,7 +1,5 @@
 """A stack of kind pool against mocks: what it makes of the outputs of its cluster's stack, and what it refuses."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The outputs that the last run of a stack left, read by a function of the engine."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """A relay of the cluster's own: which node is told, what else is touched, and the grant for it."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A machine is rented once, whatever the cloud answers; nothing stays rented that no one uses."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

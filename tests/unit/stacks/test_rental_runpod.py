@@ -1,7 +1,5 @@
 """A pod brings its keys and its start command, is reached at a mapped port, and RunPod's refusals are told apart."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

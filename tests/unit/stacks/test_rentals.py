@@ -1,7 +1,5 @@
 """The nodes and sites of a stack after the look at its clouds, and the output `rented`."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The look at the clouds before a run: lost machines, nodes that are left out, and clouds that do not answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

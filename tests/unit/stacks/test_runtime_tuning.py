@@ -1,7 +1,5 @@
 """Replacements of functions of Pulumi's SDK: for many hosts only, and each one checked against the pinned SDK."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import inspect

@@ -1,7 +1,5 @@
 """Sites of kind local: the head node is the machine that the program runs on."""
 
-from __future__ import annotations
-
 import base64
 import bz2
 import copy

@@ -1,7 +1,5 @@
 """The program that takes a machine from the tailnet's list, against the FAKE of Tailscale's API."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

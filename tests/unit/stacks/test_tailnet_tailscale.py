@@ -3,8 +3,6 @@
 No account was at hand. The provider's own binary runs in tests/engine/test_tailscale_provider.py.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import sys

@@ -1,7 +1,5 @@
 """HeadLink: a node gets the same of its head node from this stack and from the outputs of another one."""
 
-from __future__ import annotations
-
 import copy
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What is measured together, and what is asked of each measurement."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

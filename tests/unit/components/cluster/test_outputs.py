@@ -1,7 +1,5 @@
 """The outputs of a stack, which other programs rely on."""
 
-from __future__ import annotations
-
 import json
 import runpy
 from collections.abc import Awaitable, Callable

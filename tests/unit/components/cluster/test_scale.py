@@ -1,7 +1,5 @@
 """What the program does for each host does not grow with how many there are."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The storage measurement as a step of a stack: its plan, when it is measured again, and what the stack outputs."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The training benchmark as a step of a stack: what it is told, when it is taken anew, and what the stack outputs."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

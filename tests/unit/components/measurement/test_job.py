@@ -1,7 +1,5 @@
 """The batch job of a measurement."""
 
-from __future__ import annotations
-
 import base64
 import subprocess
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The scripts of a measuring job: a rank with its log, what is looked at before, and the program that is built once."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """validate.py: which nodes it measures, what it brings back of a job's output, and what it keeps of it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

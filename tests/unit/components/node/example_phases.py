@@ -1,7 +1,5 @@
 """Phases of a role for tests of the step itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from components.node import files

@@ -1,7 +1,5 @@
 """What root runs as somebody else gets three streams and nothing else, and holds nobody up. For real."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sys

@@ -1,7 +1,5 @@
 """What roles declare is recorded before it is made, and removed when it is no longer declared or the machine leaves."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath

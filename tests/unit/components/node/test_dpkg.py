@@ -1,7 +1,5 @@
 """The packages of a machine, as dpkg has recorded them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from components.node import packages

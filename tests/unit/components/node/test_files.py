@@ -1,7 +1,5 @@
 """Files that root writes converge and appear whole, and no account leads root elsewhere. For real."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

@@ -1,7 +1,5 @@
 """folders.py on a real file system: root follows, changes and reads nothing that an account put in its folder."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

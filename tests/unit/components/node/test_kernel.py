@@ -1,7 +1,5 @@
 """Files of the kernel, its table of mounts, and limits of containers in trees of /sys/fs/cgroup."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tasks start once in their period, end with the release that declares them, and share one answer of Slurm."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from itertools import pairwise

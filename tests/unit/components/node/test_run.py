@@ -1,7 +1,5 @@
 """Programs of root's that do not end, and those of an account whose output is too much for memory."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import time

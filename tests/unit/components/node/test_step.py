@@ -1,7 +1,5 @@
 """The frame around every step: its answer, its log, its lock, and the report of a failure."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

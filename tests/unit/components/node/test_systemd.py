@@ -1,7 +1,5 @@
 """systemd reads its units anew where it has one as it was, and links for the next boot."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

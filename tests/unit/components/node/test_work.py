@@ -1,7 +1,5 @@
 """A step's calls: what each gets, and what becomes of the others when one fails."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

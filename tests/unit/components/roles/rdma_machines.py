@@ -6,8 +6,6 @@ scripts; `nvidia-smi topo -m` of BM.GPU4.8 for how its two front-end ports stand
 (link layer and buses; the plugin of EFA needs no list), Tencent's HCC (eight bonded pairs).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

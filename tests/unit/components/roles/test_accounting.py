@@ -1,7 +1,5 @@
 """What the config's accounting becomes: lines of slurm.conf, rows for sacctmgr, and what its step does with them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

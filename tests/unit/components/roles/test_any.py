@@ -1,7 +1,5 @@
 """Whatever a role is: clusters and pools bring the same of it to their machines, and nobody else has to know of it."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import re

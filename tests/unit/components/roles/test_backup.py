@@ -1,7 +1,5 @@
 """Role backup: what its section refuses, who gets its secrets, and what is saved."""
 
-from __future__ import annotations
-
 import json
 import time
 import tracemalloc

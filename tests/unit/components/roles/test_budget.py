@@ -1,7 +1,5 @@
 """The monthly budget: what counts, and what monitoring and the head node get."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`tailrack costs`: the book, what a month came to, and who idles; and the steps that write the book."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

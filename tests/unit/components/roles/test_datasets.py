@@ -1,7 +1,5 @@
 """Role datasets: the plan of the head node, a node's copies, and what people see."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The sections `datasets` and `staging`: each bad value is one clear error."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The deep check on the head node: which nodes it takes, whom it drains and takes back, and a check that breaks off."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import time

@@ -1,7 +1,5 @@
 """Texts about machines that jobs bring: `tailrack why`, `tailrack nodes` and sll."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Role enroot_pyxis: what its settings take and refuse, what steps are given of them, and where the log-ins go."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping

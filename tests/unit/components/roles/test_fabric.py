@@ -1,7 +1,5 @@
 """The fabric of a site: which networks nodes share, proven by what they carry, and who is asked for that."""
 
-from __future__ import annotations
-
 import io
 import json
 import socket

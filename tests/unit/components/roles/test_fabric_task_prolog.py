@@ -1,7 +1,5 @@
 """What jobs are told: a network that all their nodes have, their folder on the disk, MLflow; the user's word first."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The head node's figures are made of words of users and of nodes' roots: none of these takes other figures along."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

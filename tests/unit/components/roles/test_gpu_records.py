@@ -1,7 +1,5 @@
 """The deep check's records of GPUs on the head node: what is stored, compared, shown and drained."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Role grafana: what its section refuses, whose its password is, what is on the head node before, with and after it."""
 
-from __future__ import annotations
-
 import configparser
 import hashlib
 import io

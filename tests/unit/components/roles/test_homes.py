@@ -1,7 +1,5 @@
 """The users' homes in the backup: bad config, saving, leaving out and restoring."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whether nodes are used by nobody: what keeps them, and from when on they are idle."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

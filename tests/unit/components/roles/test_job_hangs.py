@@ -3,8 +3,6 @@
 tests/fixtures/ras/README.md says where each answer comes from.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Reports about jobs: events that MailProg leaves, the text of a report, receivers, limits, and sending."""
 
-from __future__ import annotations
-
 import base64
 import errno
 import http.server

@@ -1,7 +1,5 @@
 """Role mlflow: its section, its list of packages, accounts in MLflow's database, and what the stack puts out."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

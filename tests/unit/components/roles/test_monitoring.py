@@ -1,7 +1,5 @@
 """Figures as Prometheus reads them: of Slurm, the tailnet, GPUs, the measurement; and what of the config is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Who is told of alerts and how, what of that is secret, and the figures behind two of them."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

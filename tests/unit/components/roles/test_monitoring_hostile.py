@@ -1,7 +1,5 @@
 """A node whose root answers in the place of its exporter: a real Prometheus asks it, with the role's configuration."""
 
-from __future__ import annotations
-
 import gzip
 import http.server
 import json

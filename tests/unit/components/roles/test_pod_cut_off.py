@@ -1,7 +1,5 @@
 """A restart of tailscaled ends the steps of a pod whose srun is elsewhere, and no others."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The check of jobs for pods, run by Lua as slurmctld runs it, and the place of pods in Slurm's files."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

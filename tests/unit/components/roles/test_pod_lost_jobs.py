@@ -1,7 +1,5 @@
 """A pod that starts again: slurmctld forgets the jobs of the earlier start, and a restart of slurmd alone ends none."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A job's folder is brought to its pod and back; slurmctld, rsync and the pod are played."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

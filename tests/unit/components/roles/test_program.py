@@ -1,7 +1,5 @@
 """The program of hosts: its modules, its archive, its commands, and the launchers that roles install."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import io

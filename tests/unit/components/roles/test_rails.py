@@ -1,7 +1,5 @@
 """Which RDMA ports jobs use: from sysfs of real machines to the NCCL_IB_HCA of their tasks."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace

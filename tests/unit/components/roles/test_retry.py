@@ -1,7 +1,5 @@
 """Jobs that start again without the node that failed: which ones, and without which node."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

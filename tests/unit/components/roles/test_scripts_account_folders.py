@@ -4,8 +4,6 @@ In the sandbox all accounts are one; that root reads as the account is seen by t
 tests/unit/components/steps/test_folders.py and tests/lab/test_trust_changes.py.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

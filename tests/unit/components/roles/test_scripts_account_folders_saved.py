@@ -1,7 +1,5 @@
 """slurmctld's account puts links in its state: a backup of the head node, and one that is made of a backup."""
 
-from __future__ import annotations
-
 import io
 import os
 import tarfile

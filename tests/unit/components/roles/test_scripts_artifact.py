@@ -1,7 +1,5 @@
 """Files that come from elsewhere by their checksum: whole and the one that was meant, or not there."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -1,7 +1,5 @@
 """The head node asks a node with a key that exists for this request alone, made by the real ssh-keygen."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

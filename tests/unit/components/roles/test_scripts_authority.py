@@ -1,7 +1,5 @@
 """Another SSH authority takes the place of the last one: the real ssh-keygen, and stubs of the way to members."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """Certificates of SSH host keys, made by the real ssh-keygen: that they end, and that the next one comes by itself."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Role clock: a machine keeps the head node's time before it has the cluster's key, and is told what fits it."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

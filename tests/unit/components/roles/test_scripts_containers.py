@@ -1,7 +1,5 @@
 """Roles enroot_pyxis and container_smoke on a machine: what is installed from where, images, and the proof."""
 
-from __future__ import annotations
-
 import base64
 import fcntl
 import hashlib

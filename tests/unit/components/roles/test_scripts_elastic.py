@@ -1,7 +1,5 @@
 """An elastic pool on the head node: its placeholders in slurmctld's files, and machines that come and go."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Phases of the fabric and of ports: a machine's answer, its place on the head node, and which ports jobs never get."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Role firewall: which ports a machine closes on its own networks, and which of them others need there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A machine that serves another cluster: refused with all that it has of it, or taken over with a backup of that."""
 
-from __future__ import annotations
-
 import subprocess
 from hashlib import sha256
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Phases `gate` and `accept` of all roles: what they say of a machine, and which machines they stop untouched."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

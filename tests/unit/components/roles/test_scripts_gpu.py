@@ -1,7 +1,5 @@
 """Phase `check` of role gpu: which GPUs are found, and what is said where they are not what they should be."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

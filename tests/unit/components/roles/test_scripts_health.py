@@ -1,7 +1,5 @@
 """Role health: the program that Slurm runs before and after each job, our scripts, and what a node gets of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Role held_packages: by the real apt, on folders of its own, and by perl as needrestart reads settings."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

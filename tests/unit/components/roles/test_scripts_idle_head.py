@@ -1,7 +1,5 @@
 """A head node that runs no jobs: whatever started a slurmd there, none runs after its step."""
 
-from __future__ import annotations
-
 import subprocess
 from unittest import mock
 

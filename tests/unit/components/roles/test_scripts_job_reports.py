@@ -1,7 +1,5 @@
 """Role job_reports' phases: the files and folders that they make, restarts, and removal."""
 
-from __future__ import annotations
-
 import pytest
 
 from components.node.step.step import Step

@@ -1,7 +1,5 @@
 """No daemon of the cluster stays dead: systemd starts each again however often it ends, a little later each time."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

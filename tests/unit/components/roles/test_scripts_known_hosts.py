@@ -1,7 +1,5 @@
 """tailrack-known-hosts: for which hosts the cluster's authority may vouch."""
 
-from __future__ import annotations
-
 from components.roles.role import template
 from tests.unit.shell import Shell, assert_ok
 

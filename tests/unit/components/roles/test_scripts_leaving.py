@@ -1,7 +1,5 @@
 """Phase `leave` of all roles: the program a node keeps for the day it leaves, and the one key that may call it."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

@@ -1,7 +1,5 @@
 """The program that slurmctld runs to send mail about a job: a user writes the addresses and the job's name."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

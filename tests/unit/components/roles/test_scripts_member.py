@@ -1,7 +1,5 @@
 """Phase `member` of all roles: what the head node keeps of a member, and how it sees one off, even one that is gone."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

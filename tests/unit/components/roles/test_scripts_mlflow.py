@@ -1,7 +1,5 @@
 """Role mlflow's phases: where jobs find it, what is installed from where, whose passwords lie where, what stays."""
 
-from __future__ import annotations
-
 import json
 import stat
 from collections.abc import Callable, Iterator

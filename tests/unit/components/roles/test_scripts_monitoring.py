@@ -1,7 +1,5 @@
 """Role monitoring: units and files on the head node and on nodes, a target a member, and nothing of it afterwards."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Role mounts on a node: what is mounted and how, what is checked, which features the node has, and how it ends."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The munge key is changed at one moment, against stubs of members and slurmctld; real ones are in test_rotation."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

@@ -1,7 +1,5 @@
 """Role names: the host name, /etc/hosts with the cluster's machines in it, and every other name left as it was."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

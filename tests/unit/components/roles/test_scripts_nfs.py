@@ -1,7 +1,5 @@
 """Role nfs_exports: who may mount the share, and how a node mounts it."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re

@@ -1,7 +1,5 @@
 """Role pam_slurm_adopt: who needs a job to log in to a compute node, and that whoever manages it gets in always."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

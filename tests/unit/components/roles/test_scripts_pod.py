@@ -1,7 +1,5 @@
 """Pods: which phases they run, what their check refuses, how their services are kept, how a container comes back."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A pool's place on the head node: which names are taken, what slurmctld gets; and nodes that were taken back."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Role profiling: the driver's option and perf's, on, off, twice, and what the health check says until a restart."""
 
-from __future__ import annotations
-
 import pytest
 
 from components.validation.preflight.node import check_profiling

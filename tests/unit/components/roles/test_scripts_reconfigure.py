@@ -1,7 +1,5 @@
 """How often slurmctld is told to read its files for nodes that join, and when. All have one simulated slurmctld."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Role scratch: a job's own folder on its node's disk, made, told of, removed as its owner; and where it lies."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """The program tailrack-share: which ways lead to the share on the machine that serves it, and who is kept out of it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Every program in bash is clean, whole as it is sent to a machine; `make lint` looks at each file."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

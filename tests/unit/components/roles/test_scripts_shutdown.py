@@ -1,7 +1,5 @@
 """What gives a node's jobs back when its machine shuts down; on real daemons in tests/lab/test_leaving.py."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Phases `compute`, `reach` and `machine` of role slurm, and `compute` of role gpu: what registers a node anew and what
 does not, whose clock is wrong, device files."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import asdict

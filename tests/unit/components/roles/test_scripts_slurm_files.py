@@ -1,7 +1,5 @@
 """slurmctld is offered new files: what it refuses is taken back, whoever it is that finds the fault."""
 
-from __future__ import annotations
-
 import pytest
 
 from components.roles.slurm.controller import errors, offer

@@ -1,7 +1,5 @@
 """One Slurm release for all machines: what may follow what, who builds for whom, and what takes whose place."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

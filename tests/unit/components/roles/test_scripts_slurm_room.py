@@ -1,7 +1,5 @@
 """Room for slurmctld's state on a full disk, and no start from a state that lacks its last changes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,7 +1,5 @@
 """The program that starts a slurmctld again that hangs."""
 
-from __future__ import annotations
-
 from components.roles.role import template
 from tests.unit.shell import Shell
 

@@ -1,7 +1,5 @@
 """sshd as a machine has it: by a socket and without its folder, hardened by its owner, or brought by the cluster."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Role `tailnet`: which machines may join, what joining does to them, which way the traffic goes, and leaving."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

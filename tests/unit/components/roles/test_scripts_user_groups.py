@@ -1,7 +1,5 @@
 """Role user_groups: groups of the config on a machine, their members, their folders on the head node, and clashes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 

@@ -1,7 +1,5 @@
 """Role user_keys: the files of keys, opkssh, the lines for sshd, and a machine whose sshd does not read them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

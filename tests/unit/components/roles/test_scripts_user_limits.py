@@ -1,7 +1,5 @@
 """Role user_limits: the drop-ins of a head node, and the reasons why they have no effect there."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

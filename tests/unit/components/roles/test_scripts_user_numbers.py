@@ -1,7 +1,5 @@
 """A user whose uid changes in the config: an account that nobody has used is created again, any other is refused."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,7 +1,5 @@
 """`tailrack session`: what it submits, what its user sees while it waits and afterwards, and bad input."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

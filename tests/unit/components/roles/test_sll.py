@@ -1,7 +1,5 @@
 """`sll`: what viewers see."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """slurm.conf and its kin as they lie on the head node: the cluster's own files, and what each node adds to them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A node that has to be free of jobs: they get time to end, then they are requeued or cancelled."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

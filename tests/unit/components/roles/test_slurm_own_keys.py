@@ -1,7 +1,5 @@
 """Machines with and without cgroups in one cluster: each has its own keys of slurm.conf and cgroup.conf."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

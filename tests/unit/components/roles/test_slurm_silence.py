@@ -1,7 +1,5 @@
 """How long slurmctld takes a silent node for alive: our bounds, held against slurmctld's loop, second by second."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

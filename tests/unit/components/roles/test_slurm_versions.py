@@ -1,7 +1,5 @@
 """Which Slurm releases may be in one cluster."""
 
-from __future__ import annotations
-
 import pytest
 
 from components.roles.slurm.versions import NEEDED, oldest_accepted, release, upstream_of

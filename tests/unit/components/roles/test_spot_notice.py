@@ -1,7 +1,5 @@
 """Spot notices: what providers answer, what the node does with its jobs, and what users see of it."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """`tailrack ssh-config`: the blocks as ssh reads them, hostile values, and where the head node was reached."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What the tailnet's policy has to hold is made from the ports of the roles; what one in force lacks is found."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

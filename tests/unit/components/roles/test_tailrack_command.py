@@ -1,7 +1,5 @@
 """The command `tailrack` of the head node: whose a node's being out is, and what has to hold before it is back."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

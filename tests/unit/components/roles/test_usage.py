@@ -1,7 +1,5 @@
 """Who uses the GPUs: samples on nodes, the summary in Slurm's AdminComment, and what users see of it."""
 
-from __future__ import annotations
-
 import argparse
 import errno
 import json

@@ -1,7 +1,5 @@
 """`tailrack why`: jobs as Slurm prints them, and what a person is told of them."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The program that slurmdbd is started by, so that it can run no other program. The kernel of this machine decides."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where the key of a log-in is: a file, a file with a passphrase, or an agent."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

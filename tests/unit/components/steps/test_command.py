@@ -1,7 +1,5 @@
 """pulumi-command's resources as the engine is told of them: the same as by the provider's own classes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

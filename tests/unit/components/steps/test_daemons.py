@@ -1,7 +1,5 @@
 """Whether a daemon answers, and whether it has read the current versions of its files."""
 
-from __future__ import annotations
-
 import base64
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Scripts that lie on a machine: what a step reads there, and what becomes of one that is not whole."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

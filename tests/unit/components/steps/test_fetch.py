@@ -1,7 +1,5 @@
 """Why something could not be fetched, from what pip, curl and apt print, as they did behind a proxy that opens TLS."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A step's label in front of its command."""
 
-from __future__ import annotations
-
 import pytest
 
 from components.steps.label import StepLabel

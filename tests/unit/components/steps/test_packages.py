@@ -1,7 +1,5 @@
 """Packages on a machine that somebody else is still at work on, or that others' sources and packages have spoilt."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The one wrapper around remote commands: what it sends, and what it makes of the answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

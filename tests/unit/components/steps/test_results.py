@@ -1,7 +1,5 @@
 """What machines answer, read into types: a hostile value of any field goes nowhere, and stops nobody else."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The commands that make secrets, which no version may change."""
 
-from __future__ import annotations
-
 from components.steps.label import StepLabel
 from tests.unit.configs import HOST_KEY, LAB, PRIVATE_KEY, RawConfig
 from tests.unit.recorded import Build

@@ -1,7 +1,5 @@
 """Secrets cross as secret inputs and are nowhere else: not in a command line, plain state, or an output."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Steps composed from roles: what a script reads is what it is given, and leaving is the way back."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

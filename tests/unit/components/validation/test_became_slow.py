@@ -1,7 +1,5 @@
 """Whether a node has become slow since it joined: which figures speak against it, and what is remembered."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

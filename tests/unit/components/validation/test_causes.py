@@ -3,8 +3,6 @@
 The samples are lines of CUDA, NCCL, Open MPI, the linker and Slurm as public issues and logs have them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Bus bandwidth of each collective and message sizes, as nccl-tests computes and lists them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The output of dcgmi diag and of DCGM's health watches. A check that cannot run reports UNJUDGED."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """When a node drains itself, says another reason, or takes its drain back; and what becomes of others' drains."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a node has that could carry the data: found, brought back, and compared with what did."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

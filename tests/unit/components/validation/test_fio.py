@@ -1,7 +1,5 @@
 """fio's command lines, and the figures in its real output."""
 
-from __future__ import annotations
-
 import errno
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whoever uses a GPU that a measurement should have alone is named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

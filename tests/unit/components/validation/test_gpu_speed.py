@@ -1,7 +1,5 @@
 """Each GPU's figures: how they are read, with what they are compared, and which GPU is named."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

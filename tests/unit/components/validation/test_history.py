@@ -1,7 +1,5 @@
 """The history of a scope's measurements: what is added, what takes another's place, and what is none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What is measured of a scope with GPUs, in which jobs, and what comes of it."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

@@ -1,7 +1,5 @@
 """Results of nccl-tests as JSON, with all their digits and nothing else of the file, and versions of programs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Checks of a node by root: each thing broken in a folder that stands for the machine, and what comes of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Answers of tools in a form that nobody expected: a broken machine is never silent, a working one never taken out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Preflight's checks of a node: real output gives the findings that it should, and broken output none that is wrong."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Preflight as a job runs it: a command of one file, a ring of nodes, and the collector that root runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Jobs of a measurement as Slurm's own commands show them, played."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """The order of the parts in the measuring job, and the job's report. A stub replaces srun."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

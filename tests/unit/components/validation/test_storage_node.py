@@ -1,7 +1,5 @@
 """One node measures one target: figures, free space, page cache, and files that never stay. A stub replaces fio."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

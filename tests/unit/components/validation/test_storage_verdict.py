@@ -1,7 +1,5 @@
 """The storage measurement's output by node and target, and its verdict."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

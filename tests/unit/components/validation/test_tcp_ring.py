@@ -1,7 +1,5 @@
 """The CPU program over TCP: real ranks on loopback, as srun starts them, and those who must not take part."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal

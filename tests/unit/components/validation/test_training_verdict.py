@@ -1,7 +1,5 @@
 """The training benchmark's output, and what is made of it."""
 
-from __future__ import annotations
-
 import io
 import json
 from typing import Any

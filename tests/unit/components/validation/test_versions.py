@@ -1,7 +1,5 @@
 """Versions on a node and the published holes that they have, and the note of it in Slurm."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
