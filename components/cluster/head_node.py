@@ -96,10 +96,8 @@ class HeadNode(Member):
         phases = composition.COMPUTING_HEAD if compute else composition.HEAD
         # Nodes wait for the address of the head node, not for its packages.
         join_script = composition.compose(roles, composition.JOIN, next_phases=phases)
-        expire, again = composition.expire_program(roles), composition.again_program()
-        head_script = composition.compose(roles, phases, leaves=True).with_texts(
-            {"head_expire_plan": expire.file, "head_fabric_plan": again.file}
-        )
+        expire = composition.expire_program(roles)
+        head_script = composition.compose(roles, phases, leaves=True).with_texts({"head_expire_plan": expire.file})
         self._roles, self._services = roles, composition.compose(roles, composition.SERVICES)
         self._secrets = secrets
         node_scripts = (*scripts_for_nodes(roles, pods=pods), *_optional_scripts(settings))
@@ -148,15 +146,12 @@ class HeadNode(Member):
 
         # The program sets node_name for each node that it removes.
         expire_values = {name: values[name] for name in expire.reads - {"node_name"}}
-        programs = {
-            "head_expire_values": combine(expire_values, lambda resolved: kept_request(host.name, resolved)),
-            "head_fabric_values": kept_request(host.name, {}),
-        }
+        expire_request = combine(expire_values, lambda resolved: kept_request(host.name, resolved))
         head = self._step(
             "head",
             head_script,
             phases,
-            {**values, **programs},
+            {**values, "head_expire_values": expire_request},
             "users, NFS server, slurmctld",
             access.after_join(host.name, self.joined, self, join.resource, host.adopt),
             needed=True,

@@ -43,7 +43,8 @@ from components.roles.role import USERS, File, Holder, Role, Value, Word, templa
 from components.roles.scratch.role import role as scratch
 from components.roles.slurm.role import role as slurm
 from components.roles.slurm.settings import address
-from components.roles.spot_notice.host import UNIT as SPOT_NOTICE
+from components.roles.spot_notice.host import PROGRAM as SPOT_NOTICE
+from components.roles.spot_notice.host import UNIT as SPOT_NOTICE_UNIT
 from components.roles.ssh_trust.ask import ANSWERS
 from components.roles.ssh_trust.role import role as ssh_trust
 from components.roles.tailnet.role import role as tailnet
@@ -144,12 +145,12 @@ def slurm_release(settings: ClusterSettings) -> Role | None:
 
 def spot_notice(_settings: ClusterSettings) -> Role:
     """Read providers' notices. The key `spot` of a machine's site decides which machines have the service."""
-    texts = {
-        "program": launcher("spot-notice"),
-        "version": version("spot-notice"),
-        "unit": template("spot_notice", SPOT_NOTICE),
-    }
-    return Role("spot_notice", after=("slurm",), texts=texts)
+    return Role(
+        "spot_notice",
+        after=("slurm",),
+        files={"compute": (File(SPOT_NOTICE, launcher("spot-notice"), "0755", needs="node_spot"),)},
+        texts={"version": version("spot-notice"), "unit": template("spot_notice", SPOT_NOTICE_UNIT)},
+    )
 
 
 def budget(settings: ClusterSettings) -> Role | None:

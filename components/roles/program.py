@@ -28,6 +28,7 @@ COMMANDS = {
     "data-stage": "components.roles.datasets.stage",
     "deep-check": "components.roles.health.deep_check",
     "fabric": "components.roles.fabric.proof",
+    "fabric-again": "components.roles.fabric.host:again",
     "figures": "components.roles.monitoring.figures",
     "gpu-use": "components.roles.usage.sample",
     "gpus-in-use": "components.validation.preflight.holders",

@@ -257,11 +257,6 @@ def expire_program(roles: Sequence[Role]) -> Script:
     return plan
 
 
-def again_program() -> Script:
-    """Return the plan of a head node that repeats failed fabric proofs (components/roles/fabric/host.py)."""
-    return Script({"fabric-again": (("python", "components.roles.fabric.host", "again"),)})
-
-
 def single(home: str) -> Script:
     """Return the step of one module: its functions `up`, and perhaps `down` and `recall`."""
     module = importlib.import_module(home)

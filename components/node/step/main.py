@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
 
@@ -81,6 +82,8 @@ SERVICES_LOCK = "tailrack-services"
 _SERVICES_PRIORITY = 5
 # The folder of kept plans, and the one whose calls go on after an error.
 PLANS, LEAVE = "/etc/tailrack/plans", "leave"
+# The archive that has this module.
+PROGRAM = Path(__file__).parents[3]
 # Folders that users read. Secret files and folders in them have their own modes.
 _OPEN_FOLDERS = (STATE_DIR, "/etc/tailrack", "/usr/local/lib/tailrack")
 
@@ -173,8 +176,9 @@ def _stopped(number: int, frame: FrameType | None) -> None:
     raise Failure("it was stopped by its time limit or by hand")
 
 
-def keep(name: str, plan: str, request: str, command: str) -> None:
-    """Leave a plan and the program that runs it, `tailrack-<name>`, on this machine."""
+def keep(name: str, plan: str, request: str) -> None:
+    """Leave a plan on this machine, and `tailrack-<name>`, which runs it with the program of this step."""
+    command = f'#!/bin/sh\nexec /usr/bin/python3 -I -S {PROGRAM} kept {name} "$@"'
     plan_file = files.File(f"{PLANS}/{name}.json", f"{plan}\n{request}")
     files.write_all([plan_file, files.File(f"/usr/local/sbin/tailrack-{name}", command, 0o755)])
 

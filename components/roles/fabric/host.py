@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from subprocess import CalledProcessError
 from typing import Any
 
 from components.node import files, kernel, packages, systemd
-from components.node.failure import Failure
+from components.node.failure import Failure, run_program
+from components.node.locks import Lock
 from components.node.log import STATE_DIR, note
 from components.node.run import run
-from components.node.step.main import keep
 from components.node.step.step import Step
 from components.roles.fabric import groups
 from components.roles.fabric.networks import FabricError, interfaces, ports_up, select_ports
@@ -109,9 +110,8 @@ def _serve(step: Step) -> None:
 
 
 def head(step: Step, values: HeadValues) -> None:
-    """Install the program that retries failed proofs, and prove the head node's own fabric."""
+    """Prove the head node's own fabric."""
     check_path(step, values.head_address)
-    keep("fabric-again", values.head_fabric_plan, values.head_fabric_values, values.fabric_again_command)
     if values.head_computes:
         prove_fabric(step, values, values.head_address)
 
@@ -185,17 +185,12 @@ class NodeNetworks:
 class HeadValues(NodeNetworks):
     """The head node.
 
-    head_address                           its tailnet address
-    head_computes                          whether it runs jobs
-    head_fabric_plan, head_fabric_values   plan and values of the program that retries failed proofs, as JSON
-    fabric_again_command                   text of that program
+    head_address    its tailnet address
+    head_computes   whether it runs jobs
     """
 
     head_address: str
     head_computes: bool
-    head_fabric_plan: str
-    head_fabric_values: str
-    fabric_again_command: str
 
 
 @dataclass(frozen=True)
@@ -231,14 +226,18 @@ def prove_fabric(step: Step, values: NodeNetworks, address: str) -> None:
     step.result("fabric", answer)
 
 
-def again(step: Step) -> None:
-    """Retry the proofs, and give slurmctld what is proven now."""
+def again(_arguments: Sequence[str]) -> int:
+    """Run the command `fabric-again`: retry failed proofs, and give slurmctld what is proven now."""
+    return run_program("tailrack-fabric-again", _again)
+
+
+def _again() -> None:
     from components.roles.fabric.groups import prove_again
 
     answer = prove_again()
     if not answer["proven"]:
         return
     note(f"proven: {json.dumps(answer)}")
-    step.take_lock()
-    if reason := offer(names=["topology.conf"]):
-        raise Failure(reason, "see 'journalctl -u slurmctld'")
+    with Lock("tailrack"):
+        if reason := offer(names=["topology.conf"]):
+            raise Failure(reason, "see 'journalctl -u slurmctld'")

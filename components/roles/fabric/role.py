@@ -22,8 +22,9 @@ TASK_PROLOG = "/usr/local/lib/tailrack/task-prolog"
 # Machines take the head node's requests to prove a fabric at this port, on the tailnet only.
 PORT = "6816"
 
-# The head node retries proofs that failed because no node answered. The program's plan comes with its step.
-AGAIN = Task("fabric-again", ("/usr/local/sbin/tailrack-fabric-again",), seconds=300)
+# The head node retries proofs that failed because no node answered.
+AGAIN = "/usr/local/sbin/tailrack-fabric-again"
+AGAIN_TASK = Task("fabric-again", (AGAIN,), seconds=300)
 
 
 def role(_settings: ClusterSettings) -> Role:
@@ -31,7 +32,6 @@ def role(_settings: ClusterSettings) -> Role:
     return Role(
         "fabric",
         after=("tailnet", "munge"),
-        texts={"again_command": launcher("kept", "fabric-again")},
         packages={"join": ("python3", "iproute2")},
         files={
             "join": (
@@ -40,8 +40,9 @@ def role(_settings: ClusterSettings) -> Role:
                 File("/etc/enroot/mounts.d/60-tailrack.fstab", template("fabric", "enroot.fstab")),
                 File("/etc/enroot/hooks.d/60-tailrack.sh", template("fabric", "enroot-hook"), "0755"),
             ),
+            "head": (File(AGAIN, launcher("fabric-again"), "0755"),),
         },
-        tasks={"head": (AGAIN,)},
+        tasks={"head": (AGAIN_TASK,)},
         facts={
             "join": {"fabric": networks},
             "head": {"fabric": proven},

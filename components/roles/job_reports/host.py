@@ -29,7 +29,7 @@ _SLURM = "slurm"
 
 @dataclass(frozen=True)
 class JobReportsValues:
-    """The service's settings as JSON, its program and unit.
+    """The service's settings as JSON, and its unit.
 
     job_reports_secrets   secret: `file text`, one a line
     job_reports_version   changes with the program's modules, and restarts it
@@ -37,7 +37,6 @@ class JobReportsValues:
 
     job_reports_settings: str
     job_reports_secrets: str
-    job_reports_program: str
     job_reports_version: str
     job_reports_unit: str
 
@@ -56,5 +55,5 @@ def services(step: Step, values: JobReportsValues) -> None:
         File(f"{systemd.UNITS}/{UNIT}", unit),
         *(File(f"{CREDENTIALS}/{name}", text, 0o600) for name, text in sorted(credentials.items())),
     ]
-    step.declare(File(PROGRAM, values.job_reports_program, 0o755), *read)
+    step.declare(*read)
     run_service(step, UNIT, [file.path for file in read], "reports ends of jobs")

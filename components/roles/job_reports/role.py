@@ -7,7 +7,7 @@ import json
 from components.node.declared import ACCOUNT as ACCOUNT_OF
 from components.node.declared import DATA
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.job_reports.host import ACCOUNT, MAIL_PASSWORD, MAIL_PROGRAM, SPOOL, STATE, UNIT
+from components.roles.job_reports.host import ACCOUNT, MAIL_PASSWORD, MAIL_PROGRAM, PROGRAM, SPOOL, STATE, UNIT
 from components.roles.job_reports.settings import JobReports
 from components.roles.program import launcher, version
 from components.roles.role import File, Role, SlurmKey, template
@@ -22,13 +22,12 @@ def role(settings: ClusterSettings) -> Role | None:
         after=("users", "firewall", "tailrack_command"),
         values={"settings": service_settings(settings, reports)},
         secrets={"secrets": secret_lines(reports)},
-        texts={
-            "program": launcher("job-reports"),
-            "version": version("job-reports"),
-            "unit": template("job_reports", UNIT),
+        texts={"version": version("job-reports"), "unit": template("job_reports", UNIT)},
+        files={
+            # Before slurm.conf names it.
+            "head": (File(MAIL_PROGRAM, template("job_reports", "report-job"), mode="0755"),),
+            "services": (File(PROGRAM, launcher("job-reports"), mode="0755"),),
         },
-        # Before slurm.conf names it.
-        files={"head": (File(MAIL_PROGRAM, template("job_reports", "report-job"), mode="0755"),)},
         # Reports that are not sent stay where it is turned off.
         made={"services": tuple(f"{DATA}{item}" for item in (SPOOL, STATE, f"{ACCOUNT_OF}{ACCOUNT}"))},
         slurm_conf={"MailProg": SlurmKey(MAIL_PROGRAM, "tailrack:job_reports would send nothing")},

@@ -227,7 +227,6 @@ class HeadValues(HeldPorts, NodeFiles):
     slurm_prolog, slurm_epilog                programs that the controller sends to nodes when slurm.conf names them
     head_expire_plan, head_expire_values      plan and values of the program that removes nodes that their provider took
                                               back, as JSON
-    slurm_expire_command                      text of that program
     """
 
     head_computes: bool
@@ -243,7 +242,6 @@ class HeadValues(HeldPorts, NodeFiles):
     slurm_epilog: str
     head_expire_plan: str
     head_expire_values: str
-    slurm_expire_command: str
 
     @property
     def cluster_files(self) -> dict[str, str]:
@@ -294,7 +292,7 @@ def head(step: Step, values: HeadValues) -> None:
     # From now on, members' steps add to these files.
     files.remove_folder(BASE)
     files.rename(_OFFERED, BASE)
-    keep("expire", values.head_expire_plan, values.head_expire_values, values.slurm_expire_command)
+    keep("expire", values.head_expire_plan, values.head_expire_values)
     step.result("slurm_version", run("slurmctld", "-V").split()[1])
 
 

@@ -75,7 +75,6 @@ def role(settings: ClusterSettings) -> Role:
         texts={
             "prolog": template("slurm", "tailrack-prolog").replace("KIND", "prolog"),
             "epilog": template("slurm", "tailrack-prolog").replace("KIND", "epilog"),
-            "expire_command": launcher("kept", "expire"),
             "save_jobs": launcher("save-jobs"),
         },
         slurm_conf={"KillWait": SlurmKey(str(save), "tailrack:slurm.save_seconds sets it")} if save else {},

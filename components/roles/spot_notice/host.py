@@ -11,15 +11,10 @@ PROGRAM = "/usr/local/lib/tailrack/spot-notice"
 UNIT = "tailrack-spot-notice.service"
 
 
-def compute(
-    step: Step, node_spot: str, spot_notice_program: str, spot_notice_version: str, spot_notice_unit: str
-) -> None:
+def compute(step: Step, node_spot: str, spot_notice_version: str, spot_notice_unit: str) -> None:
     """Start the service. `node_spot` is empty for a machine that stays."""
     if not node_spot:
         return
     path, unit = f"{systemd.UNITS}/{UNIT}", spot_notice_unit.replace("@PROVIDER@", node_spot)
-    step.declare(
-        File(PROGRAM, spot_notice_program, 0o755),
-        File(path, unit.replace("@VERSION@", spot_notice_version)),
-    )
+    step.declare(File(path, unit.replace("@VERSION@", spot_notice_version)))
     run_service(step, UNIT, [path], "reads the provider's notices")

@@ -91,14 +91,12 @@ class GivenValues:
     node_authorities          the list for certificate.py
     node_certificate          for this machine's SSH host key
     node_leave_plan, node_leave_values   plan and values of the leave program, as JSON
-    ssh_trust_leave_command   text of the leave program
     """
 
     node_authorities: str
     node_certificate: str
     node_leave_plan: str
     node_leave_values: str
-    ssh_trust_leave_command: str
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,7 @@ def let_the_head_ask(step: Step, values: NodeValues) -> None:
 
 def accept_requests(values: GivenValues, address: str) -> None:
     """Write the program with which the machine leaves, and let the head node run it from an address."""
-    keep("leave", values.node_leave_plan, values.node_leave_values, values.ssh_trust_leave_command)
+    keep("leave", values.node_leave_plan, values.node_leave_values)
     trust_authorities(values.node_authorities)
     certificate.let_ask(address)
 

@@ -30,7 +30,6 @@ def role(settings: ClusterSettings) -> Role:
         modules=("host", "pod"),
         after=("users",),
         values={"generation": settings.cluster.ssh_generation},
-        texts={"leave_command": launcher("kept", "leave")},
         packages={"join": ("openssh-server",)},
         state=(
             *("/var/lib/tailrack/ssh_authority*", "/var/lib/tailrack/leave_key*", "/var/lib/tailrack/members"),

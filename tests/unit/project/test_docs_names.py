@@ -69,19 +69,20 @@ def named(*patterns: str) -> set[tuple[str, str]]:
 @cache
 def steps() -> re.Pattern[str]:
     """The names of all steps, which their logs have: `a1-node`, or `<node>-node` where a page means any."""
-    patterns = ["tailrack-expire"]
+    patterns, any_name = ["tailrack-expire"], r"(?:[a-z0-9-]+|<[a-z]+>)"
     for path in (path for path in of_the_product(".py") if not path.startswith("components/node/")):
         text = (PROJECT / path).read_text(encoding="utf-8")
+        # A node's own steps: their kinds (components/cluster/compute_node.py, Member).
+        patterns += [f"{any_name}-{kind}" for kind in re.findall(r'self\._step\(\s*"(\w+)"', text)]
         for call in ast.walk(ast.parse(text)) if "Step(" in text else ():
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Step":
                 (name, *_) = call.args
                 assert isinstance(name, ast.JoinedStr), f"{path}: a step whose name is no f-string"
-                patterns.append(
-                    "".join(
-                        re.escape(str(part.value)) if isinstance(part, ast.Constant) else r"(?:[a-z0-9-]+|<[a-z]+>)"
-                        for part in name.values
-                    )
+                parts = (
+                    re.escape(str(part.value)) if isinstance(part, ast.Constant) else any_name for part in name.values
                 )
+                if ast.unparse(name) != "f'{self.host.name}-{kind}'":
+                    patterns.append("".join(parts))
     assert len(patterns) > 5
     return re.compile("|".join(patterns))
 

@@ -10,8 +10,7 @@ import pytest
 from components.roles.fabric.host import PROGRAM
 from components.roles.fabric.networks import FabricError
 from components.roles.role import Value
-from components.steps.command_line import kept_request
-from components.steps.composition import JOIN_OF_NODE, again_program
+from components.steps.composition import JOIN_OF_NODE
 from tests.unit.shell import Shell, assert_fails, assert_ok, role_header, script_of
 
 NETWORKS = {"interfaces": [{"name": "eth1", "address": "10.2.0.2/24"}], "rdma": []}
@@ -19,7 +18,6 @@ TOLD = {"interfaces": ["eth1"], "rdma": [], "with": [["a1", "eth1"]], "note": ""
 NODE: dict[str, Value] = {
     "node_name": "a2", "node_site": "rack", "node_fabric": "auto", "node_networks": json.dumps(NETWORKS),
     "node_rdma": "auto", "node_address": "100.64.0.7", "head_address": "100.64.0.1", "head_computes": True,
-    "head_fabric_plan": "{}", "head_fabric_values": "{}",
 }  # fmt: skip
 
 
@@ -107,8 +105,7 @@ def again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subpro
 
     def run(**told: list[str]) -> subprocess.CompletedProcess[str]:
         monkeypatch.setattr("components.roles.fabric.groups.prove_again", lambda: told)
-        shell.write("/etc/tailrack/plans/fabric-again.json", f"{again_program().file}\n{kept_request('head', {})}\n")
-        return shell.kept("fabric-again")
+        return shell.command("fabric-again")
 
     return run
 

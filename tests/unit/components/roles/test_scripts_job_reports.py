@@ -20,7 +20,7 @@ UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 def values(
     secrets: str = "mail-password pass word", settings: str = '{"x": 1}', program: str = "v1"
 ) -> JobReportsValues:
-    return JobReportsValues(settings, secrets, "#!/bin/sh", program, template("job_reports", UNIT))
+    return JobReportsValues(settings, secrets, program, template("job_reports", UNIT))
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 
 from components.node import files
 from components.node.step.step import Step
-from components.roles.program import launcher
 from components.roles.role import FOLDER
 from components.roles.slurm.host import end_steps
 from components.roles.ssh_trust.host import NodeValues, let_the_head_ask
@@ -31,9 +30,9 @@ def values(*, adopt: bool) -> str:
     return kept_request("a1", {"nfs_exports_mount": "/shared", "node_adopt": adopt})
 
 
-def let_ask(shell: Shell, authorities: str, head: str = "100.64.0.1", plan: str = "", command: str = "") -> str:
+def let_ask(shell: Shell, authorities: str, head: str = "100.64.0.1", plan: str = "") -> str:
     """Let the head node ask; return why it may not, empty if it may."""
-    given = NodeValues(authorities, "", plan, values(adopt=False), command, head, "/shared")
+    given = NodeValues(authorities, "", plan, values(adopt=False), head, "/shared")
     return shell.failure_of(let_the_head_ask, Step("a1", "a1-node"), given)
 
 
@@ -55,8 +54,7 @@ def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
     # As the head node numbers what it says: the latest holds.
     trusted = shell.path(TRUSTED)
     number = int(trusted.read_text().split()[1]) + 1 if trusted.exists() else 7
-    plan = leave_program(ROLES).file
-    assert let_ask(shell, f"# {number}\n{AUTHORITY}\n# leave {key}", head, plan, launcher("kept", "leave")) == ""
+    assert let_ask(shell, f"# {number}\n{AUTHORITY}\n# leave {key}", head, leave_program(ROLES).file) == ""
     return str(shell.path(PROGRAM).read_text())
 
 
@@ -133,7 +131,8 @@ def authorized(shell: Shell, file: str = KEY_FILE) -> list[str]:
 
 
 def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: Shell) -> None:
-    assert install(shell) == f"{launcher('kept', 'leave')}\n"
+    command = f'#!/bin/sh\nexec /usr/bin/python3 -I -S {FOLDER.parents[1]} kept leave "$@"\n'
+    assert install(shell) == command
     assert shell.path(PROGRAM).stat().st_mode & 0o777 == 0o755
     assert authorized(shell) == [
         f'restrict,from="100.64.0.1",command="{PROGRAM}" {KEY} tailrack-leave',

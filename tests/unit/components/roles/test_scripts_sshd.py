@@ -51,7 +51,7 @@ def let_ask(shell: Shell) -> str:
     """Return why the head node would not be heard; empty if it would."""
     keys = f"# 7\n{public_key('authority')}\n# leave {public_key('leave')}"
     try:
-        shell.call(let_the_head_ask, Step("a1", "a1-node"), NodeValues(keys, "", "", "", "", HEAD, "/shared"))
+        shell.call(let_the_head_ask, Step("a1", "a1-node"), NodeValues(keys, "", "", "", HEAD, "/shared"))
     except Failure as failure:
         return failure.reason
     return ""

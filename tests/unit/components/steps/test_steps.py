@@ -23,7 +23,7 @@ OPTIONAL = {
     *("enroot_pyxis", "container_smoke", "slurm_release", "restore", "exporters", "fio"),
     *("backup", "budget", "grafana", "job_hangs", "job_reports"),
 }
-PLANS = ("head_expire_plan", "head_fabric_plan")
+PLANS = ("head_expire_plan",)
 FIXED = {*(name for role in ROLES for name in role.texts), "node_leave_plan", *PLANS, "driver"}
 
 
@@ -42,7 +42,7 @@ def test_a_step_is_given_the_names_that_it_reads(build: Build, request: pytest.F
 def test_a_value_that_a_script_reads_has_the_same_name_in_a_python_file() -> None:
     every = [Role(name) for name in ORDER]
     steps = [composition.compose(every, phases, leaves=name.endswith("HEAD")) for name, phases in STEPS.items()]
-    programs = [composition.leave_program(every), composition.expire_program(every), composition.again_program()]
+    programs = [composition.leave_program(every), composition.expire_program(every)]
     reads = {name for script in (*steps, *programs, plan.script()) for name in script.reads}
     assert len(reads) > 150
     text = "".join(path.read_text(encoding="utf-8") for path in FOLDER.parent.rglob("*.py"))
