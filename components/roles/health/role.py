@@ -22,6 +22,7 @@ from components.roles.health.settings import EPILOG, PROLOG
 from components.roles.pod.library import library_path
 from components.roles.program import launcher
 from components.roles.role import File, Role, SlurmKey, template
+from components.roles.scratch.sweep import CACHES, SCRATCH
 
 BOOT_RESULT = f"{PRIVATE}/boot-check.json"
 DEEP_CHECK = "/usr/local/sbin/tailrack-deep-check"
@@ -75,7 +76,13 @@ def role(settings: ClusterSettings) -> Role:
 
 
 def _script(kind: str, name: str) -> File:
-    return File(f"{LIB}/{kind}.d/{name}", template("health", f"{kind}-{name}"), "0755")
+    if name.endswith("-scratch"):
+        # No Python starts on a node without scratch folders.
+        program = launcher("scratch-clean", "begin" if kind == "prolog" else "end")
+        text = program.replace("\n", f"\n[ -e {SCRATCH} ] || [ -e {CACHES} ] || exit 0\n", 1)
+    else:
+        text = template("health", f"{kind}-{name}")
+    return File(f"{LIB}/{kind}.d/{name}", text, "0755")
 
 
 def _files_of_pods() -> tuple[File, ...]:

@@ -8,10 +8,14 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from components.node import files
+from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.log import STATE_DIR
 from components.node.run import succeeds
@@ -65,8 +69,13 @@ def put_aside_ended(folder: str) -> None:
     """Rename folders of ended jobs, because the same job may start here again."""
     for name in files.folders_in(folder):
         if name[0].isdigit() and not files.exists(f"{JOBS_HERE}/{name}"):
-            suffix = f"{name}.{int(time.time())}.{secrets.randbelow(32768)}"
-            files.rename(f"{folder}/{name}", f"{folder}/gone.{suffix}")
+            _put_aside(folder, name)
+
+
+def _put_aside(folder: str, name: str) -> None:
+    if is_there(f"{folder}/{name}"):
+        suffix = f"{name}.{int(time.time())}.{secrets.randbelow(32768)}"
+        files.rename(f"{folder}/{name}", f"{folder}/gone.{suffix}")
 
 
 def empty_folder(path: str, owner: tuple[int, int], *options: str) -> None:
@@ -137,8 +146,40 @@ def _used_percent(folder: str) -> int:
     return -(-100 * used // max(used + disk.f_bavail, 1))
 
 
-def main(_arguments: Sequence[str]) -> int:
-    """Clean it."""
-    sweep()
-    clean_caches()
+def main(arguments: Sequence[str]) -> int:
+    """Clean it. `begin` instead makes a job's folders before it, and `end` removes them after it."""
+    if not arguments:
+        sweep()
+        clean_caches()
+        return 0
+    with suppress(OSError, Failure):
+        sweep()
+    return _begin_job() if arguments[0] == "begin" else 0
+
+
+def _begin_job() -> int:
+    """Make the user's folder for caches and the job's folder, if the config sets them. Return the exit status."""
+    job, uid, gid = (os.environ[f"SLURM_JOB_{name}"] for name in ("ID", "UID", "GID"))
+    folder, caches = ((files.lines(path) or [""])[0] for path in (SCRATCH, CACHES))
+    if caches:
+        # A job runs without caches too: task-prolog names only a folder of the user's.
+        with suppress(OSError):
+            _give_folder(f"{caches}/{uid}", uid, gid)
+    try:
+        if folder:
+            _put_aside(folder, job)
+            _give_folder(f"{folder}/{job}", uid, gid)
+    except OSError:
+        text = f"check 'df -h {folder}' and 'df -i {folder}' on this node, free space or repair the disk, then resume"
+        sys.stdout.write(f"next: {text} the node\ncannot create a folder for the job in {folder}\n")
+        return 1
     return 0
+
+
+def _give_folder(path: str, uid: str, gid: str) -> None:
+    """Make a folder for a user, if it is missing. A power cut may have left it to root, who owns the folder above."""
+    place = Path(files.on_disk(path))
+    if not is_there(path):
+        place.mkdir(0o700)
+    if place.lstat().st_uid == os.geteuid():
+        os.chown(place, int(uid), int(gid), follow_symlinks=False)

@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -12,7 +13,7 @@ from components.node import files
 from components.node import run as running
 from components.node.declared import Record
 from components.node.step.step import Step
-from components.roles.role import Value, template
+from components.roles.role import Value
 from components.roles.scratch import host, sweep
 from components.roles.scratch.settings import Scratch
 from stacks.config import parse
@@ -29,7 +30,6 @@ def node(shell: Shell) -> Shell:
     """A node with a disk; what systemd-run would do is noted."""
     for folder in ("/raid", KNOWN):
         shell.path(folder).mkdir(parents=True)
-    shell.stub("stat", f'/usr/bin/stat "$@" | sed "s/^{os.getuid()} /0 /"')
     shell.stub("systemd-run")
     (shell.root / "stubs" / "rmdir").symlink_to("/usr/bin/rmdir")
     return shell
@@ -54,23 +54,9 @@ def compute(
 
 def script(node: Shell, kind: str, job: str = "7") -> subprocess.CompletedProcess[str]:
     """One of the two scripts around a job."""
-    name = {"prolog": "prolog-45-scratch", "epilog": "epilog-90-scratch"}[kind]
-    # The lists without the folder that stands for the machine are of no use to bash.
-    listed, beside = node.path(LIST), node.path("/listed")
-    for suffix in ("", "-caches", "-limits"):
-        source, copy = Path(f"{listed}{suffix}"), Path(f"{beside}{suffix}")
-        copy.unlink(missing_ok=True)
-        if source.exists():
-            lines = source.read_text().splitlines()
-            copy.write_text("".join(f"{node.root if line.startswith('/') else ''}{line}\n" for line in lines))
-    path = node.write(f"/scripts/{name}", node.inside(template("health", name)).replace(str(listed), str(beside)))
-    environment = {
-        "PATH": f"{node.root / 'stubs'}:{node.tools}",
-        "SLURM_JOB_ID": job,
-        "SLURM_JOB_UID": "6001",
-        "SLURM_JOB_GID": "7001",
-    }
-    return subprocess.run(["bash", path], env=environment, capture_output=True, text=True, check=False)
+    environment = {"SLURM_JOB_ID": job, "SLURM_JOB_UID": "6001", "SLURM_JOB_GID": "7001"}
+    with mock.patch.object(os, "chown", lambda path, *ids, **_: node.note(f"chown {ids} {path}")):
+        return node.command("scratch-clean", {"prolog": "begin", "epilog": "end"}[kind], environment=environment)
 
 
 def begin(node: Shell, job: str) -> None:
@@ -99,7 +85,7 @@ def job_node(disk: Shell) -> Shell:
 def test_a_job_has_an_empty_folder_that_only_its_user_can_read_and_old_folders_go(job_node: Shell) -> None:
     own = folder(job_node) / "7"
     assert own.stat().st_mode & 0o7777 == 0o700
-    assert f"chown -h 6001:7001 {own}" in job_node.calls
+    assert f"chown (6001, 7001) {own}" in job_node.calls
     (own / "file").write_text("old")
     (folder(job_node) / "5").mkdir()
     begin(job_node, "7")
@@ -124,7 +110,7 @@ def test_after_a_job_its_folder_alone_is_removed_as_its_owner(job_node: Shell, b
     (call,) = [call for call in job_node.calls if call.startswith("systemd-run")]
     (gone,) = folder(job_node).glob("gone.*")
     # Whoever makes the folder here stands for the user.
-    assert f" -p User={0 if by == 'epilog' else os.getuid()} " in call
+    assert f" -p User={os.getuid()} " in call
     assert f"ExecStopPost=+-/bin/rmdir {gone}" in call
     assert " --no-block " in call
     assert call.endswith(f" - {gone}")
@@ -137,7 +123,7 @@ def test_an_unwritable_disk_drains_the_node_with_a_remedy(disk: Shell) -> None:
     folder(disk).rmdir()
     done = script(disk, "prolog")
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1] == f"cannot create a folder for the job in {folder(disk)}"
+    assert done.stdout.splitlines()[-1] == f"cannot create a folder for the job in {FOLDER}"
     assert "next: check 'df -h" in done.stdout
 
 
@@ -220,7 +206,7 @@ def cleaned(node: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Non
 def test_a_users_cache_folder_is_made_before_the_job_and_stays_after_it(job_node: Shell) -> None:
     own = job_node.path(f"{CACHES}/6001")
     assert own.stat().st_mode & 0o7777 == 0o700
-    assert f"chown -h 6001:7001 {own}" in job_node.calls
+    assert f"chown (6001, 7001) {own}" in job_node.calls
     (own / "model").write_text("x")
     job_node.path(f"{KNOWN}/7").unlink()
     assert script(job_node, "epilog").returncode == 0
