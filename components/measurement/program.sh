@@ -2,7 +2,6 @@
 # Build nccl-tests on the share, once for each kind of node. A GPU node builds it as the user, with the node's CUDA
 # toolkit or, without one, with the toolkit's wheels. Its checksums are stored with it.
 # Arguments: where (print the folder), or build.
-# Uses functions of components/steps/fetch.sh, which come before this text.
 #
 # TAILRACK_SOURCE       archive of the source: a URL or a path
 # TAILRACK_SHA256       its sha256; or `content:` and the sha256 of its files' names and digests, because GitHub does
@@ -13,16 +12,16 @@ set -euo pipefail
 CUDA_WHEELS=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85)
 NCCL_WHEEL=nvidia-nccl-cu13==
 
+NODE=${SLURMD_NODENAME:-this node} PROGRAM=$(realpath "$(dirname "$0")")/tailrack.pyz
+
 # Stop after a failed download: problem, output of curl or pip, remedy.
 stop_fetching() {
-    local reason
     printf '%s\n' "$2" >&2
-    reason=$(fetch_reason <<<"$2")
-    stop "$1${reason:+ ($reason)}" "$(HOST_NAME=${SLURMD_NODENAME:-this node} fetch_remedy "$reason" "$3")"
+    stop "$(/usr/bin/python3 "$PROGRAM" fetch-problem "$1" "$3" "$NODE" <<<"$2")"
 }
 
 stop() {
-    echo "tailrack: nccl-tests cannot be built on ${SLURMD_NODENAME:-this node}: $1; $2" >&2
+    echo "tailrack: nccl-tests cannot be built on $NODE: $1${2:+; $2}" >&2
     exit 1
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Sequence
 
 from components.node import files
 
@@ -50,6 +52,14 @@ def fetch_remedy(reason: str, remedy: str, host: str) -> str:
         f"authority (CA) into {OWN_CERTIFICATES}/NAME.crt on {host} and run update-ca-certificates there; for pip, "
         f"write 'cert = {ALL_CERTIFICATES}' below [global] in /etc/pip.conf; then run up again"
     )
+
+
+def print_problem(arguments: Sequence[str]) -> int:
+    """Print a problem with its cause, from a program's output on stdin, and the remedy."""
+    problem, remedy, host = arguments
+    reason = fetch_reason(sys.stdin.read())
+    sys.stdout.write(f"{problem}{f' ({reason})' if reason else ''}; {fetch_remedy(reason, remedy, host)}\n")
+    return 0
 
 
 def proxy_variables() -> dict[str, str]:

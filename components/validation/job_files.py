@@ -16,6 +16,7 @@ PROGRAM = "tailrack.pyz"
 COMMANDS = {
     "all-reduce": "components.validation.all_reduce_perf_cpu",
     "fabric-facts": "components.validation.fabric_facts",
+    "fetch-problem": "components.node.fetch:print_problem",
     "gpu-check": "components.validation.gpu_speed.node",
     "gpus-in-use": "components.validation.preflight.foreign",
     "nccl-table": "components.validation.nccl_tests:print_table",
@@ -27,7 +28,6 @@ MEASUREMENT, _TRAINING = "components/measurement", "examples/training"
 # The files of jobs, by path: the installed program has them.
 FILES = (
     *(f"{MEASUREMENT}/{name}" for name in ("prepare.sh", "program.sh", "rank.sh")),
-    "components/steps/fetch.sh",
     *(f"{_TRAINING}/{name}" for name in ("benchmark.py", "ranks.py")),
 )
 
@@ -48,8 +48,7 @@ def build_files(environment: str) -> dict[str, str]:
 
     environment   the variables of program.sh, as shell assignments
     """
-    script = "\n".join(map(text_of, ("components/steps/fetch.sh", f"{MEASUREMENT}/program.sh")))
-    return {"program.sh": script, "build.env": environment} if environment else {}
+    return {"program.sh": text_of(f"{MEASUREMENT}/program.sh"), "build.env": environment} if environment else {}
 
 
 def training_files() -> dict[str, str]:

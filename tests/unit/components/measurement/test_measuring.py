@@ -241,3 +241,10 @@ def test_a_failed_build_names_the_node_and_others_do_not_wait_for_it(node: Node,
     assert_fails(run_program(node, "build", build), "no such thing")
     other = run_program(node, "build", build)
     assert (other.returncode, "another node of this kind did not build it" in other.stderr) == (1, True)
+
+
+def test_a_source_behind_a_proxy_that_opens_tls_names_the_certificate(node: Node, build: dict[str, str]) -> None:
+    node.stub("curl", "echo 'curl: (60) SSL certificate problem: self-signed certificate'; exit 60")
+    ended = run_program(node, "build", {**build, "TAILRACK_SOURCE": "https://x/y.tar"})
+    cause = "https://x/y.tar cannot be fetched (certificate verify failed: self-signed certificate); a proxy that opens"
+    assert_fails(ended, f"nccl-tests cannot be built on this node: {cause}")
