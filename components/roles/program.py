@@ -38,6 +38,7 @@ COMMANDS = {
     "job-hangs-here": "components.roles.job_hangs.watch",
     "job-reports": "components.roles.job_reports.daemon",
     "kept": "components.node.step.main:run_kept",
+    "leftovers": "components.roles.health.leftovers",
     "measure": "components.validation.measurement_run",
     "measure-storage": "components.validation.job_runs:measure_storage",
     "measure-training": "components.validation.job_runs:measure_training",

@@ -20,7 +20,7 @@ from components.roles.health.host import (
 )
 from components.roles.health.settings import EPILOG, PROLOG
 from components.roles.pod.library import library_path
-from components.roles.program import launcher
+from components.roles.program import command_line, launcher
 from components.roles.role import File, Role, SlurmKey, template
 from components.roles.scratch.sweep import CACHES, SCRATCH
 
@@ -82,6 +82,9 @@ def _script(kind: str, name: str) -> File:
         text = program.replace("\n", f"\n[ -e {SCRATCH} ] || [ -e {CACHES} ] || exit 0\n", 1)
     else:
         text = template("health", f"{kind}-{name}")
+    if name == "20-leftovers":
+        # The lock on jobs stays until the program ends.
+        text += f"\nexec {command_line('leftovers')}"
     return File(f"{LIB}/{kind}.d/{name}", text, "0755")
 
 

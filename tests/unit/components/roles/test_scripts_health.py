@@ -4,7 +4,11 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+from components.roles.health import leftovers
 from components.roles.health.settings import PROLOG
 from components.roles.order import roles
 from components.roles.role import FOLDER, template
@@ -193,10 +197,8 @@ def test_a_folder_that_root_created_before_a_power_cut_becomes_the_users(shell: 
     assert shell.calls == ["flock -w 15 9", f"chown -h 6002:6001 {folder}"]
 
 
-def test_the_epilog_tells_jobs_from_logins_and_services(shell: Shell) -> None:
-    functions = (FOLDER / "health/leftovers.sh").read_text(encoding="utf-8")
-    asked = f"{functions}\nstarted_by_slurm 77 6001 && echo yes || echo no"
-    shell.stub("id", "echo ada")
+def test_the_epilog_tells_jobs_from_logins_and_services(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pwd.getpwuid", lambda _: SimpleNamespace(pw_name="ada"))
     # The second one is beside other hierarchies, as some hosts of containers have them.
     for groups, of_slurm in (
         ("0::/system.slice/slurmd.service", True),
@@ -207,8 +209,18 @@ def test_the_epilog_tells_jobs_from_logins_and_services(shell: Shell) -> None:
         ("", False),
     ):
         shell.write("/proc/77/cgroup", f"{groups}\n")
-        assert shell.run(asked).stdout == ("yes\n" if of_slurm else "no\n"), groups
+        assert leftovers.started_by_slurm("77", 6001, shell.root) == of_slurm, groups
         # Where a login needs a job, what it left is a job's.
         users = shell.write("/etc/tailrack/job-users", "ada\n")
-        assert shell.run(asked).stdout == ("yes\n" if of_slurm or "user.slice" in groups else "no\n"), groups
+        assert leftovers.started_by_slurm("77", 6001, shell.root) == (of_slurm or "user.slice" in groups), groups
         users.unlink()
+
+
+def test_what_a_job_left_running_is_killed(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = subprocess.Popen(["sleep", "60"])
+    texts = {"status": "State:\tS\nUid:\t6001\t", "cgroup": "0::/system.slice/slurmd.service", "comm": "a\x1bb"}
+    files = [shell.write(f"/proc/{process.pid}/{name}", text) for name, text in texts.items()]
+    monkeypatch.setenv("SLURM_JOB_UID", "6001")
+    monkeypatch.setattr("components.roles.health.leftovers.time", SimpleNamespace(sleep=lambda _: files[0].unlink()))
+    assert leftovers.main([], shell.root) == 0
+    assert process.wait(10) == -9
