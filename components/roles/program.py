@@ -17,6 +17,7 @@ _FOLDER = Path(__file__).parents[2]
 
 # The commands of the program: the module whose `main` takes the arguments, or `MODULE:FUNCTION`.
 COMMANDS = {
+    "as-user": "components.node.accounts",
     "ask": "components.roles.ssh_trust.ask",
     "ask-ras": "components.roles.job_hangs.ras",
     "authority": "components.roles.ssh_trust.certificate:show_authorities",

@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from components.node.minute import Task
 from components.roles.facts import Reader
+from components.roles.program import command_line
 
 FOLDER = Path(__file__).parent
 _USES = re.compile(r"^# uses: (\S+)$", re.MULTILINE)
@@ -155,7 +156,8 @@ class Role:
 def template(role: str, name: str) -> str:
     """Return the text of a file in a role's folder of templates, without its last newline.
 
-    A line `# uses: <role>/<file>` of a program, or `# uses: <file>` for a file of components/steps, becomes that bash.
+    A line `# uses: <role>/<file>` of a program becomes that bash, and `# uses: as_user` the function as_user, which
+    runs a program as another account (node/accounts.py).
     """
     text = (FOLDER / role / "templates" / name).read_text(encoding="utf-8").removesuffix("\n")
     return _USES.sub(lambda line: _bash(line[1]), text)
@@ -183,8 +185,9 @@ def unit_like(kind: str, name: str, **values: str) -> File:
 
 
 def _bash(name: str) -> str:
-    path = (FOLDER if "/" in name else FOLDER.parent / "steps") / f"{name}.sh"
-    return path.read_text(encoding="utf-8").removeprefix("#!/bin/bash\n").removesuffix("\n")
+    if name == "as_user":
+        return f'as_user() {{ {command_line("as-user")} "$@"; }}'
+    return (FOLDER / f"{name}.sh").read_text(encoding="utf-8").removeprefix("#!/bin/bash\n").removesuffix("\n")
 
 
 def header_of(roles: Iterable[Role]) -> dict[str, Any]:

@@ -76,16 +76,14 @@ def role(settings: ClusterSettings) -> Role:
 
 
 def _script(kind: str, name: str) -> File:
+    path = f"{LIB}/{kind}.d/{name}"
     if name.endswith("-scratch"):
         # No Python starts on a node without scratch folders.
         program = launcher("scratch-clean", "begin" if kind == "prolog" else "end")
-        text = program.replace("\n", f"\n[ -e {SCRATCH} ] || [ -e {CACHES} ] || exit 0\n", 1)
-    else:
-        text = template("health", f"{kind}-{name}")
-    if name == "20-leftovers":
-        # The lock on jobs stays until the program ends.
-        text += f"\nexec {command_line('leftovers')}"
-    return File(f"{LIB}/{kind}.d/{name}", text, "0755")
+        return File(path, program.replace("\n", f"\n[ -e {SCRATCH} ] || [ -e {CACHES} ] || exit 0\n", 1), "0755")
+    # The lock on jobs stays until the program ends.
+    program = f"\nexec {command_line('leftovers')}" if name == "20-leftovers" else ""
+    return File(path, template("health", f"{kind}-{name}") + program, "0755")
 
 
 def _files_of_pods() -> tuple[File, ...]:

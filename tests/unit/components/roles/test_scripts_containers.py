@@ -29,6 +29,7 @@ from components.roles.enroot_pyxis.host import pod as refuse_on_pod
 from components.roles.enroot_pyxis.plugin import ensure_launcher, ensure_plugin, plugin_kind
 from components.roles.enroot_pyxis.role import UNIT
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM
+from components.roles.program import command_line
 from components.roles.role import Role, Value, template
 from components.steps.composition import compose
 from tests.unit.shell import Shell, assert_ok
@@ -377,7 +378,8 @@ def node(machine: Shell) -> Shell:
     root = machine.root
     settings = f"SHARED={root}/{SHARE}\nLOCAL={root}/local\nSITE=cloud-a\nNODE=a1\nIMPORTED_GB=2\n"
     machine.write("etc/tailrack/containers", settings)
-    machine.write(PROGRAM.lstrip("/"), machine.inside(template("enroot_pyxis", UNIT)) + "\n").chmod(0o755)
+    program = template("enroot_pyxis", UNIT).replace(command_line("as-user"), "runuser")
+    machine.write(PROGRAM.lstrip("/"), machine.inside(program) + "\n").chmod(0o755)
     machine.write(IMPORTER.lstrip("/"), machine.inside(template("enroot_pyxis", "importer")) + "\n").chmod(0o755)
     for path in (f"{FOLDER}", "local/images", "run/pyxis/6001"):
         machine.path(path).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""as_user.sh: what root runs as somebody else gets three streams and nothing else, and holds nobody up. For real."""
+"""as_user for scripts: what root runs as somebody else gets three streams and nothing else, and holds nobody up."""
 
 import fcntl
 import os
@@ -22,11 +22,12 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's program i
 def run(tmp_path: Path, commands: str, seconds: float = 30) -> subprocess.CompletedProcess[str]:
     """Run commands with the function at hand, in a shell that has descriptors and a lock open."""
     opened = f"exec 3>&1 4>&2 9>'{tmp_path}/lock'; flock 9"
-    # The last resorts wait 1 s instead of 5, and 2 s instead of 10.
-    function = (COMPONENTS / "steps/as_user.sh").read_text().replace("-k 5", "-k 1").replace("limit + 10", "limit + 2")
+    # The last resort waits 1 s instead of 5.
+    program = "import sys; import components.node.accounts as a; a._END_SECONDS = 1; sys.exit(a.main(sys.argv[1:]))"
+    function = f'as_user() {{ {sys.executable} -c "{program}" "$@"; }}'
     text = "\n".join([function, opened, commands, ""])
     words = ["bash", "-euo", "pipefail", "-s"]
-    return subprocess.run(words, input=text, capture_output=True, text=True, timeout=seconds)
+    return subprocess.run(words, input=text, cwd=PROJECT, capture_output=True, text=True, timeout=seconds)
 
 
 @as_root
@@ -100,7 +101,6 @@ def test_nothing_runs_as_another_user_but_by_that_one_function() -> None:
     # its own besides, which end with it: the account is one that nobody else is.
     # slurmctld's unit drops to slurm for a program of root's, with none of root's descriptors.
     assert found == {
-        "steps/as_user.sh",
         "steps/start.sh",
         "steps/command_line.py",
         "roles/slurm_release/build.py",
