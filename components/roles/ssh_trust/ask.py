@@ -9,6 +9,7 @@ and signed for minutes, so no key can be stolen.
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,8 +35,11 @@ _MINUTES = 10
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the program and return the exit status. Its file has checked the words (templates/tailrack-ask)."""
-    node, request = arguments
+    """Run the program and return the exit status."""
+    node, request = " ".join(arguments[:1]), " ".join(arguments[1:])
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", node) or not re.fullmatch(r"[a-z-]+( [0-9a-f]{64})?", request):
+        sys.stderr.write("usage: tailrack-ask NODE QUESTION [WORD]\n")
+        return 2
     # Remove the key then.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(NO_ANSWER))
     try:

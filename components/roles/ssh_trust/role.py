@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole
-from components.roles.program import command_line, launcher
+from components.roles.program import launcher
 from components.roles.role import File, Role, template, unit_like
 from components.roles.ssh_trust.ask import ANSWERS
 from components.roles.ssh_trust.facts import authorities, certificate, ed25519
@@ -23,8 +23,6 @@ def role(settings: ClusterSettings) -> Role:
     )
     answer = _program("tailrack-answer", template("ssh_trust", "tailrack-answer"))
     identity = {"sshd_port": whole(1, 65535), "host_key": ed25519}
-    # The program's file checks the words of a request.
-    ask = f'{template("ssh_trust", "tailrack-ask")}\nexec {command_line("ask")} "$1" "${{*:2}}"'
     return Role(
         "ssh_trust",
         modules=("host", "pod"),
@@ -40,7 +38,7 @@ def role(settings: ClusterSettings) -> Role:
                 *trusts,
                 _program("tailrack-sign", launcher("sign")),
                 _timer("sign", "daily", "Renew the SSH certificates of the cluster's machines"),
-                _program("tailrack-ask", ask),
+                _program("tailrack-ask", launcher("ask")),
             ),
             "node": (
                 *trusts,
