@@ -136,7 +136,7 @@ def test_a_user_cannot_read_another_users_private_file(cluster: ClusterUnderTest
         assert cluster.run_as("ada", node, f"cat {made}") == "mine\n"
     # The directory is open to bob: only the file is not.
     cluster.run_as("ada", "b1", f"chmod 0644 {made}")
-    eventually(lambda: cluster.attempt("a1", as_user("bob", f"cat {made}")).stdout == "mine\n", 5, "bob may read it")
+    eventually(lambda: cluster.attempt("a1", as_user("bob", f"cat {made}")).stdout == "mine\n", 15, "bob may read it")
     cluster.run_as("ada", "b1", f"rm {made}")
 
 
@@ -158,7 +158,7 @@ def test_one_site_sees_the_others_writes_within_seconds(cluster: ClusterUnderTes
     for text in ("first", "second"):
         cluster.run_as("ada", "a1", f"echo {text} >{path}")
         seen = as_user("ada", f"cat {path}")
-        eventually(lambda: cluster.attempt("b1", seen).stdout == f"{text}\n", 5, f"b1 sees {text}")  # noqa: B023
+        eventually(lambda: cluster.attempt("b1", seen).stdout == f"{text}\n", 15, f"b1 sees {text}")  # noqa: B023
 
 
 def test_the_nodes_see_the_head_nodes_writes_and_removals_within_seconds(
@@ -169,7 +169,7 @@ def test_the_nodes_see_the_head_nodes_writes_and_removals_within_seconds(
     # The server and b1 have looked at both.
     assert cluster.attempt("b1", listing).stdout == "gone\nkept\n\n"
     cluster.run_as("ada", "head", f"cd {MOUNT}/{folder}; rm gone; echo text >kept")
-    eventually(lambda: cluster.attempt("b1", listing).stdout == "kept\ntext\n", 5, "b1 sees what is there")
+    eventually(lambda: cluster.attempt("b1", listing).stdout == "kept\ntext\n", 15, "b1 sees what is there")
 
 
 def test_a_node_creates_a_file_again_that_the_head_node_has_just_removed(

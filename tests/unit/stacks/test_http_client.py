@@ -43,7 +43,7 @@ def test_an_answer_that_drips_ends_at_the_total_limit(first: bytes, rest: bytes,
     began = time.monotonic()
     with server(first, rest, 0.05) as url, pytest.raises(ApiError, match=r"no complete answer within 0\.4 s") as error:
         call("GET", url, {}, seconds=0.4)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert error.value.status == status
 
 

@@ -102,12 +102,16 @@ def test_root_owns_a_reclaimed_folder_and_the_account_owns_only_its_subfolders(p
 def test_an_account_that_swaps_its_folder_for_links_all_the_time_gets_nothing_of_roots(place: Path) -> None:
     theirs, before = place / "theirs", seen(place)
     swap = (
-        f"cd {theirs} && while :; do mkdir -p state; mv state kept; ln -s {place}/outside state; rm -f state; "
-        "mv kept state; done"
+        f"cd {theirs} && echo begun && while :; do mkdir -p state; mv state kept; ln -s {place}/outside state; "
+        "rm -f state; mv kept state; done"
     )
     words = ["runuser", "-u", USER, "--", "timeout", "--foreground", "-s", "KILL", "60", "sh", "-c", swap]
-    with subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True) as attack:
+    pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(words, stdout=pipe, stderr=quiet, start_new_session=True) as attack:
         try:
+            # It is in the folder before root changes that.
+            assert attack.stdout
+            assert attack.stdout.readline() == b"begun\n"
             # As it is after each upgrade of a package, then the step.
             for _ in range(100):
                 shutil.chown(theirs, USER)

@@ -50,4 +50,4 @@ def test_a_file_that_cannot_be_written_ends_the_program(shell: Shell) -> None:
     begin = time.monotonic()
     with shell.here(), pytest.raises(OSError, match="No space left"):
         as_user("ada", "bash", "-c", "echo 1; exec tail -f /dev/null", limit=60, into=Full())
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 40

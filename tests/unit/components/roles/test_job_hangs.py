@@ -222,7 +222,7 @@ def test_an_answer_without_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(ras, "_GREETING_SECONDS", 0.1)
     begin = time.monotonic()
     assert ras.ask(FakeRas(b"", silent=1000).place) == ""
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
 
 
 def test_the_search_queries_only_ports_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
