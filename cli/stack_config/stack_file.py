@@ -28,6 +28,7 @@ _ENCRYPTED = re.compile(r"v1:([A-Za-z0-9+/]+={0,2}):([A-Za-z0-9+/]+={0,2})")
 # The CLI passes the config to the program in one environment variable, which Linux limits (MAX_ARG_STRLEN, including
 # its name and the final byte).
 LARGEST = 512 * 1024  # bytes of a stack's file with comments; a run reads it several times
+_HOSTS_FILE = "list the hosts of a site in a file, and set hosts_file to its name (docs/config.md)"
 _VARIABLE, _LONGEST = "PULUMI_CONFIG=", 128 * 1024 - 1
 
 
@@ -67,11 +68,8 @@ class ConfigSecrets:
         """Return the text of config value `key`; CliError naming the key, never the value."""
         encrypted = _ENCRYPTED.fullmatch(text) if isinstance(text, str) else None
         if not encrypted:
-            self._refuse(
-                key,
-                "is not a secret that Pulumi encrypted with a passphrase (examples have a placeholder there)",
-                f"set it (docs/first-cluster.md, The config): {self._command(key)}",
-            )
+            problem = "is not a secret that Pulumi encrypted with a passphrase (examples have a placeholder there)"
+            self._refuse(key, problem, f"set it (docs/first-cluster.md, The config): {self._command(key)}")
         if not self._encryption_salt:
             problem = "is encrypted, but the file has no encryptionsalt"
             self._refuse(key, problem, f"restore its old line, or set the value again: {self._command(key)}")
@@ -100,17 +98,15 @@ def read_stack_file(path: Path) -> dict[str, Any]:
     A missing file counts as empty, as for the CLI. Raises CliError for a file that cannot be read.
     """
     if path.exists() and path.stat().st_size > LARGEST:
-        raise CliError(
-            f"{path.name} has more than {LARGEST} bytes, which would take minutes to read; list the hosts of a site in "
-            "a separate file, and set hosts_file to its name (docs/config.md)"
-        )
+        problem = f"{path.name} has more than {LARGEST} bytes, which would take minutes to read"
+        raise CliError(f"{problem}; {_HOSTS_FILE}")
     content = read_yaml(path) if path.exists() else {}
     config = content["config"] = {} if content.get("config") is None else content["config"]
     if not isinstance(config, dict):
-        raise CliError(
-            f"{path.name}: config is {describe_type(config)}, not a mapping; write the stack's keys below it, as in "
-            "`config:` and, indented in the next line, `tailrack:cluster: {name: lab}`"
+        fix = (
+            "write the stack's keys below it, as in `config:` and, in the next line, `  tailrack:cluster: {name: lab}`"
         )
+        raise CliError(f"{path.name}: config is {describe_type(config)}, not a mapping; {fix}")
     for key in config:
         if not all(key.partition(":")):
             problem = f"{path.name}: config has the key {shown(key)}, which has no namespace"
@@ -149,9 +145,7 @@ def check_for_cli(config_file: Path, environment: Mapping[str, str]) -> None:
     length = len(_VARIABLE) + len(text.encode()) + 5 * sum(map(text.count, "<>&"))
     if length > _LONGEST:
         largest = max(values, key=lambda key: len(values[key]))
-        fix = f"write less in {shown(largest)}"
-        if largest == "tailrack:sites":
-            fix = "list the hosts of a site in a file, and set hosts_file to its name (docs/config.md)"
+        fix = _HOSTS_FILE if largest == "tailrack:sites" else f"write less in {shown(largest)}"
         raise CliError(
             f"{config_file.name}: the config has {length // 1024 + 1} KiB, most of it in {shown(largest)}, and the "
             f"Pulumi CLI can pass at most {_LONGEST // 1024 + 1} KiB to a program; {fix}"

@@ -35,15 +35,12 @@ def to_plain(section: Section, model: type[Section]) -> dict[str, Any]:
     model   the model whose keys to export; the section's class may have more
     """
     section = section.for_export()
-    return {
-        name: _plain(getattr(section, name))
-        for name, key in keys_of(model).items()
-        if not key.secret and not (key.section and key.many and _needs_a_secret(key.section))
-    }
-
-
-def _needs_a_secret(model: type[Section]) -> bool:
-    return any(key.secret and key.info.is_required() for key in keys_of(model).values())
+    values = {}
+    for name, key in keys_of(model).items():
+        items = keys_of(key.section).values() if key.section and key.many else ()
+        if not key.secret and not any(item.secret and item.info.is_required() for item in items):
+            values[name] = _plain(getattr(section, name))
+    return values
 
 
 def _plain(value: Any) -> Any:

@@ -48,21 +48,15 @@ def users_key(value: str) -> str:
     """Return a user's key as 'TYPE BASE64 COMMENT', or without a comment."""
     words = value.split()
     if _PRIVATE.search(value):
-        refuse(
-            "is a private key",
-            "everyone who reads the config could log in as this user",
-            "remove it, create another key pair if others may have seen it, and write the line of its .pub file",
-            hide=True,
-        )
+        fix = "remove it, create another key pair if others may have seen it, and write the line of its .pub file"
+        refuse("is a private key", "everyone who reads the config could log in as this user", fix, hide=True)
     if not value.strip().isprintable():
         refuse("has a line break or control character", fix="write each key as one line of the list", hide=True)
     # A comment after a key may contain any word.
     if words[:1] and words[0] not in _USERS_KINDS and any(word in _USERS_KINDS for word in words):
-        refuse(
-            "has options such as command= or from= before its type",
-            "tailrack supports no options, and the key would open a login without them",
-            "write the key without them, or leave it out and put the line into the user's ~/.ssh/authorized_keys",
-        )
+        breaks = "tailrack supports no options, and the key would open a login without them"
+        fix = "write the key without them, or leave it out and put the line into the user's ~/.ssh/authorized_keys"
+        refuse("has options such as command= or from= before its type", breaks, fix)
     if words[:1] == ["ssh-dss"]:
         refuse("is a DSA key", "sshd accepts no DSA keys")
     if len(words) < 2 or words[0] not in _USERS_KINDS:

@@ -114,10 +114,8 @@ def check_name(value: str, pattern: str = r"[a-z]([a-z0-9-]*[a-z0-9])?") -> str:
 def check_node_name(value: str) -> str:
     """Return a valid node name that is no name of a NodeSet."""
     if value.startswith((SITE_PREFIX, GPU_PREFIX)):
-        refuse(
-            f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', the prefixes of NodeSets",
-            "a node with the name of a NodeSet could not register with slurmctld",
-        )
+        problem = f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', the prefixes of NodeSets"
+        refuse(problem, "a node with the name of a NodeSet could not register with slurmctld")
     return check_name(value)
 
 
@@ -159,10 +157,8 @@ def _feature(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", value):
         refuse("is not a word of letters, digits, '_', '.' and '-' that starts with a letter")
     if value.startswith((SITE_PREFIX, GPU_PREFIX)):
-        refuse(
-            f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', the prefixes that select nodes for partitions",
-            "the node would run the jobs of another site or GPU kind",
-        )
+        problem = f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', the prefixes that select nodes for partitions"
+        refuse(problem, "the node would run the jobs of another site or GPU kind")
     return value
 
 

@@ -50,10 +50,8 @@ def _site(raw: object, path: str, base_dir: Path, report: Report) -> Site:
     problem = f"{report.value(kind_path, kind)} is not a kind of site" if kind is not None else "missing"
     report.add(kind_path, problem, "the site would have no machines", suggest(str(kind), KINDS))
     unread = {name for entry in KINDS.values() for name in keys_of(entry.model)} - {"name"}
-    return (
-        _section(Site, {"kind": "", **{key: raw[key] for key in raw.keys() - unread}}, path, base_dir, report)
-        or _NO_SITE
-    )
+    known = {"kind": "", **{key: raw[key] for key in raw.keys() - unread}}
+    return _section(Site, known, path, base_dir, report) or _NO_SITE
 
 
 def _section(model: type[S], raw: object, path: str, base_dir: Path, report: Report) -> S | None:

@@ -27,11 +27,8 @@ def _source(value: str) -> str:
     if value.startswith(("s3://", "hf://")):
         value = value.rstrip("/")
     if value.startswith("hf://") and not HUB.fullmatch(value):
-        refuse(
-            "is not a commit of a repository on Hugging Face",
-            "its files could change, or do not exist",
-            "write hf://datasets/OWNER/NAME@COMMIT with the 40 digits of a commit (Files and versions, History)",
-        )
+        fix = "write hf://datasets/OWNER/NAME@COMMIT with the 40 digits of a commit (Files and versions, History)"
+        refuse("is not a commit of a repository on Hugging Face", "its files could change, or do not exist", fix)
     if not any(pattern.fullmatch(value) for pattern in (S3, HTTPS, HUB, re.compile(FOLDER))):
         refuse("is neither s3://BUCKET/FOLDER nor https://HOST/FILE nor a folder of the share, in plain characters")
     return value

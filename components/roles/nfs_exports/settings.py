@@ -32,10 +32,8 @@ def _folder(value: str) -> str:
     folder = str(PurePosixPath("/" + value.strip("/")))
     top, *below = folder.strip("/").split("/")
     if top not in OWN_FOLDERS and not (top in AROUND and below):
-        refuse(
-            "is not a folder that may be shared, and may belong to the system",
-            "the mount would hide it, or every node could access it",
-        )
+        problem = "is not a folder that may be shared, and may belong to the system"
+        refuse(problem, "the mount would hide it, or every node could access it")
     if top == "home" and below[0] in RESERVED_USERS:
         refuse("is the home of a login account", "the mount would hide its keys, or every node could access them")
     return folder

@@ -215,11 +215,9 @@ class AwsNode(NodeSpec):
 
 def nodes(site: AwsSite, head: Head) -> list[AwsNode]:
     """Return the nodes of the site, the head node first."""
-    return new_nodes(
-        AwsNode,
-        site,
-        head,
-        {"price": site.head.price_per_hour, "shape": site.head},
-        site.pools,
-        lambda pool: {"shape": pool, "spot": "aws" if pool.market == "spot" else ""},
-    )
+    of_head, spot = {"price": site.head.price_per_hour, "shape": site.head}, {"spot": "aws"}
+
+    def of_pool(pool: AwsPool) -> dict[str, object]:
+        return {"shape": pool, "spot": spot.get(pool.market, "")}
+
+    return new_nodes(AwsNode, site, head, of_head, site.pools, of_pool)

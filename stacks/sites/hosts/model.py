@@ -214,22 +214,11 @@ class HostNode(NodeSpec):
 
 def nodes(site: HostsSite, head: Head) -> list[HostNode]:
     """Return the nodes of the site."""
-    return [
-        HostNode.of(
-            site,
-            head,
-            host.name,
-            host.features,
-            host.gpu,
-            price=host.price_per_hour,
-            host=host,
-            source=host,
-            bastion=site.bastion,
-            sudo_password=site.sudo_password,
-            spot=host.spot or site.spot or "",
-            pod=site.pods,
-            stage=site.stage,
-            login=host.login,
-        )
-        for host in site.hosts
-    ]
+    shared: dict[str, Any] = {name: getattr(site, name) for name in ("bastion", "sudo_password", "stage")}
+
+    def node(host: HostConfig) -> HostNode:
+        own: dict[str, Any] = {"spot": host.spot or site.spot or "", "login": host.login, "pod": site.pods}
+        own |= {"price": host.price_per_hour, "host": host, "source": host}
+        return HostNode.of(site, head, host.name, host.features, host.gpu, **own, **shared)
+
+    return list(map(node, site.hosts))
