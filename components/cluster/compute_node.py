@@ -16,8 +16,8 @@ from components.host import Host, Machine
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.nfs_exports.exports import export_line
 from components.roles.role import Role
-from components.roles.slurm.fragment import MemoryValues, NodeGpus, NodeValues, memory_values, node_values
-from components.roles.slurm.machine_keys import MachineKeys, machine_keys
+from components.roles.slurm.fragment import NodeGpus, memory_values, node_values
+from components.roles.slurm.machine_keys import machine_keys
 from components.roles.tailnet.policy import pod_tag
 from components.settings.network_names import ON_THE_TAILNET
 from components.steps import composition
@@ -72,12 +72,8 @@ def detected_header(
         }
 
     header_values = as_output({"facts": facts, "head_cgroups": head_cgroups}, values)
-    names = (
-        *NodeValues.__annotations__,
-        *MemoryValues.__annotations__,
-        *MachineKeys.__annotations__,
-        "node_open_ports",
-    )
+    # Any facts give the same names.
+    names = values({"facts": dict.fromkeys(("cpus", "memory_mb", "cgroups")), "head_cgroups": False})
     return output_fields(header_values, names)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from components.roles.slurm.folders import POD, POD_JOBS
 from components.roles.slurm.settings import Elastic
@@ -124,8 +124,8 @@ def _node_sets(host: Host, gpus: NodeGpus) -> list[tuple[str, str]]:
     return sets
 
 
-class MemoryValues(TypedDict):
-    """The memory that jobs may use on a node, and what a job gets that does not say.
+def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None = None) -> dict[str, Any]:
+    """Return header values by name, from the facts of the node's check: the memory that jobs may use, and defaults.
 
     node_registered_mb   memory that the node registers, a little less than it has
     node_reserved_mb   memory that jobs never get
@@ -133,15 +133,6 @@ class MemoryValues(TypedDict):
                   `ALL` is the partition of all nodes.
     node_gpu_cpus   such lines with the CPUs per GPU for a job that asks for none; empty without GPUs
     """
-
-    node_registered_mb: int
-    node_reserved_mb: int
-    node_memory: str
-    node_gpu_cpus: str
-
-
-def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None = None) -> MemoryValues:
-    """Return header values by name, from the facts of the node's check."""
     reserved = min(max(memory_mb // _RESERVED_SHARE, _RESERVED_MB[0]), _RESERVED_MB[1])
     registered = memory_mb - min(memory_mb // _MARGIN_SHARE, _MARGIN_MB)
     registered = registered // _STEP_MB * _STEP_MB or registered
@@ -172,8 +163,10 @@ def _names(host: Host, gpus: NodeGpus) -> Iterable[str]:
     return (name for name, _ in _node_sets(host, gpus))
 
 
-class NodeValues(TypedDict):
-    """The values that a node registers with, and those that the head node keeps.
+def node_values(host: Host, gpus: NodeGpus | None = None) -> dict[str, Any]:
+    """Return header values by name: those that the node registers with, and those that the head node keeps.
+
+    gpus   GPUs that the node's check reported; default: the config's
 
     node_features    `site-rack,gpu-h200` and the user's features
     node_gres        `gpu:h200:8`, empty without GPUs
@@ -183,19 +176,6 @@ class NodeValues(TypedDict):
     node_gres_conf   a line with the device files and with Type, without which a node would register no GPU
     node_job_submit_lua  lines for the submit script: its resources, and whether `all` lacks its site
     """
-
-    node_features: str
-    node_gres: str
-    node_gpu_kind: str
-    node_gpu_count: int
-    node_site: str
-    node_slurm_conf: str
-    node_gres_conf: str
-    node_job_submit_lua: str
-
-
-def node_values(host: Host, gpus: NodeGpus | None = None) -> NodeValues:
-    """Return header values by name. `gpus`: GPUs that the node's check reported; default: the config's."""
     gpus = gpus or NodeGpus.promised(host)
     sets = _node_sets(host, gpus)
     kind, count = gpus.kind, len(gpus.devices)

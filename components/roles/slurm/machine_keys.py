@@ -11,27 +11,12 @@ as PrologFlags, must be the same everywhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from components.roles.slurm.profiles import CGROUPS, PODS, PROCESSES, Profile
 
 if TYPE_CHECKING:
     from components.roles.cluster_settings import ClusterSettings
-
-
-class MachineKeys(TypedDict):
-    """A machine's profile, and the lines of its own files.
-
-    node_profile       the profile's name
-    node_confined      whether cgroups confine jobs on it
-    node_slurm_keys    lines for slurm.conf
-    node_cgroup_keys   lines for cgroup.conf
-    """
-
-    node_profile: str
-    node_confined: bool
-    node_slurm_keys: str
-    node_cgroup_keys: str
 
 
 def profile_of(facts: Mapping[str, Any], settings: ClusterSettings, head_cgroups: bool, *, pod: bool) -> Profile:
@@ -46,8 +31,14 @@ def profile_of(facts: Mapping[str, Any], settings: ClusterSettings, head_cgroups
 
 def machine_keys(
     facts: Mapping[str, Any], settings: ClusterSettings, head_cgroups: bool, *, pod: bool = False
-) -> MachineKeys:
-    """Return header values by name. The user's own keys (tailrack:slurm.settings) stay the same on all machines."""
+) -> dict[str, Any]:
+    """Return header values by name. The user's own keys (tailrack:slurm.settings) stay the same on all machines.
+
+    node_profile       the profile's name
+    node_confined      whether cgroups confine jobs on it
+    node_slurm_keys    lines for slurm.conf
+    node_cgroup_keys   lines for cgroup.conf
+    """
     profile = profile_of(facts, settings, head_cgroups, pod=pod)
     users = {key.lower() for key in settings.slurm.settings}
     lines = (*profile.slurm, *(profile.accounted if settings.accounting.enabled else ()))
