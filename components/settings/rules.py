@@ -73,7 +73,9 @@ def check_both(section: Section, one: str, other: str, breaks: str, report: Repo
     """Report one of two keys without the other."""
     for name, partner in ((one, other), (other, one)):
         if getattr(section, name) and not getattr(section, partner):
-            report.add((section, name), f"is set without {partner}", breaks, f"write {partner} too")
+            key, path = keys_of(type(section))[partner], report.at(section, partner)
+            fix = key.remedy(path) if key.secret else f"write {partner} too"
+            report.add((section, name), f"is set without {partner}", breaks, fix)
 
 
 def check_local(section: Section, name: str, breaks: str, stack: Stack, report: Report) -> None:

@@ -140,7 +140,7 @@ def _report_invalid(key: Key, detail: ErrorDetails, path: str, inside: bool, rep
     else:
         problem = f"does not fit in {key.help.wants}" if inside else f"is not {key.help.wants}"
         choices = re.findall(r"'([^']*)'", context.get("expected", ""))
-        for similar in difflib.get_close_matches(str(detail["input"])[:100], choices, 1, 0.75):
+        for similar in difflib.get_close_matches(str(detail["input"])[:100].lower(), choices, 1, 0.75):
             fix = f"did you mean {shown(similar)}?"
     seen = MASK if hidden or context.get("hide") else shown(detail["input"])
     report.add(path, f"{seen} {problem}", breaks, fix)

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from components.settings.problems import ROOT, Report, Stack, secret_command
 from components.settings.rules import check_both
-from components.settings.section import Section, key
+from components.settings.section import Section, key, keys_of
 from components.settings.ssh_keys import HostKey
 from components.settings.types import FOLDER, HOST, AccessKey, OneLine, SshPort, must, refuse
 
@@ -106,7 +106,8 @@ class Backup(Section):
             return
         for name, breaks in _SFTP_KEYS.items():
             if name not in self.model_fields_set:
-                report.add((self, name), f"is missing beside {target}", breaks, f"write {name}")
+                fix = keys_of(Backup)[name].help.fix
+                report.add((self, name), f"is missing beside {target}", breaks, fix)
         host, head = sftp["host"].lower(), config.head.name
         hosts = [host for site in config.sites for host in getattr(site, "hosts", ())]
         # An address with another port may be that of another machine.

@@ -382,7 +382,7 @@ def test_a_first_backup_that_fails_is_an_error_with_its_reason(shell: Shell) -> 
 
 
 def test_one_half_of_an_access_key_and_a_secret_in_plain_text_are_refused() -> None:
-    assert "one of access_key and secret_key" in refused({key: S3[key] for key in ("target", "access_key")})
+    assert "access_key: is set without secret_key" in refused({key: S3[key] for key in ("target", "access_key")})
     assert "[secret] is plain text in the config" in refused(SFTP, frozenset())
 
 
