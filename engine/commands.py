@@ -44,11 +44,15 @@ class CommandError(Exception):
 
 @dataclass(eq=False)
 class _Shared:
-    """A connection with what closes it and its proxy; the sessions that use it, and the most that its host allows."""
+    """A connection with what closes it and its proxy; the sessions that use it, and the most that its host allows.
+
+    early   no command has waited for it from its beginning: if it fails, the first one tries again
+    """
 
     opening: asyncio.Task[tuple[asyncssh.SSHClientConnection, AsyncExitStack]]
     sessions: int = 0
     most: int = SESSIONS
+    early: bool = False
 
 
 class _Process(asyncssh.SSHClientProcess[bytes]):
@@ -93,7 +97,19 @@ class Commands:
 
     async def _close(self) -> None:
         for shared in [shared for hosts in self._kept.values() for shared in hosts]:
-            await (await shared.opening)[1].aclose()
+            shared.opening.cancel()  # unless it is done
+            with suppress(asyncio.CancelledError, CommandError, OSError, ValueError, asyncssh.Error):
+                await (await shared.opening)[1].aclose()
+
+    def open_early(self, settings: dict[str, Any]) -> None:
+        """Begin a connection that later commands will probably need. Does not block."""
+
+        def begin() -> None:
+            if not (kept := self._kept.setdefault(json.dumps(settings, sort_keys=True), [])):
+                kept.append(_Shared(asyncio.ensure_future(_open(settings)), early=True))
+
+        if self._loop:
+            self._loop.call_soon_threadsafe(begin)
 
     def run(self, kind: str, command: str, inputs: dict[str, Any], previous: dict[str, Any]) -> dict[str, str]:
         """Run a command with a resource's plain inputs and return its stdout and stderr, without the last newline.
@@ -182,10 +198,12 @@ class Commands:
             try:
                 # A step that ends while it waits ends no other one's connection.
                 host, closing = await asyncio.shield(shared.opening)
-            except BaseException:
+            except BaseException as error:
                 shared.sessions -= 1
                 if shared.opening.done():
                     kept[:] = [each for each in kept if each is not shared]
+                    if shared.early and isinstance(error, Exception):
+                        continue
                 raise
             try:
                 process = await _begin(host, command, stdin, variables)

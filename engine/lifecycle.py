@@ -1,11 +1,14 @@
 """Create, update, replace, delete or keep each resource, as the CLI and its provider decide."""
 
+import json
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import cached_property
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -127,6 +130,8 @@ class Lifecycle:
         streams = STREAMS if goal.custom and goal.type != COPY else ()
         printed = kept.outputs if kept else dict.fromkeys(streams, "")
         if goal.type == COPY and (kept is None or moved(kept.inputs, goal.inputs)):
+            if kept is None and (settings := self._busiest):
+                self._commands.open_early(settings)
             self._commands.copy(plain(goal.inputs))
         command = (operation == "update" and goal.inputs.get("update")) or goal.inputs.get("create")
         if operation != "same" and command and goal.custom:
@@ -135,6 +140,13 @@ class Lifecycle:
         result = replace(goal, id=identity, outputs=outputs)
         self._state.put(result, old if operation == "replace" else None, self.aliases.get(goal.urn, ""))
         return result
+
+    @cached_property
+    def _busiest(self) -> dict[str, Any] | None:
+        """Return the connection of most resources in the state: a new host is registered there (a head node)."""
+        inputs = [plain(resource.inputs.get("connection")) for resource in list(self._state.live.values())]
+        counts = Counter(json.dumps(settings, sort_keys=True) for settings in inputs if settings)
+        return json.loads(counts.most_common(1)[0][0]) if counts else None
 
     def _delete_first(self, old: Resource) -> bool:
         """Delete `old` before its replacement, with the resources that are `deleted_with` it or triggered by it."""

@@ -4,12 +4,15 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import asyncssh
 import pytest
 
 from cli.run_events import EngineError
+from engine import commands
+from tests.engine.ssh_host import serve
 from tests.engine.stack_under_test import Stack
 
 SECONDS = 60
@@ -51,6 +54,34 @@ def test_steps_that_run_at_once_share_a_connection_if_the_host_allows_it(
     stack.write(MEET)
     assert stack.up().ok
     assert len(stack.host.connections) == connections
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_new_host_has_the_busiest_one_connected_early_and_again_if_that_fails(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    stack.write('step("a", "echo a")')
+    assert stack.up().ok
+    dialled, dial = list[int](), commands._open
+
+    async def flaky(settings: dict[str, Any]) -> Any:
+        dialled.append(settings["port"])
+        if fails and dialled.count(stack.host.port) == 1 and settings["port"] == stack.host.port:
+            raise OSError("not yet")
+        return await dial(settings)
+
+    monkeypatch.setattr(commands, "_open", flaky)
+    (tmp_path / "new").mkdir()
+    with serve(tmp_path / "new") as new:
+        stack.write(f"""
+step("a", "echo a")
+to = remote.ConnectionArgs(**{new.connection()!r})
+new = remote.CopyToRemote("new", connection=to, source=pulumi.FileArchive("."), remote_path="x")
+step("b", "echo b", depends_on=[new])
+""")
+        assert stack.up().ok
+    assert dialled[0] == stack.host.port
+    assert len(stack.host.connections) == 2
 
 
 def test_a_preview_runs_no_step_and_hides_unknown_values(stack: Stack) -> None:
