@@ -19,9 +19,7 @@ from components.node.locks import Lock
 from components.node.log import STATE_DIR, note
 from components.node.run import run
 from components.node.step.step import Step
-from components.roles.fabric import groups
 from components.roles.fabric.networks import FabricError, interfaces, ports_up, select_ports
-from components.roles.slurm.controller import offer
 from components.roles.slurm.folders import NODES
 from components.settings.network_names import ON_THE_TAILNET, is_interface
 
@@ -148,6 +146,8 @@ def pod_join(step: Step, node_fabric: str) -> None:
 
 def pod_register(step: Step, values: RegisterValues) -> None:
     """Record it, and report the pods of its site that came before."""
+    from components.roles.fabric import groups
+
     name, neighbours = values.node_name, []
     if is_interface(values.node_fabric):
         networks: dict[str, Any] = json.loads(values.node_networks)
@@ -202,7 +202,7 @@ class RegisterValues(NodeNetworks):
 
 def prove_fabric(step: Step, values: NodeNetworks, address: str) -> None:
     """Prove the fabric of the node with a tailnet address."""
-    from components.roles.fabric.groups import prove_node
+    from components.roles.fabric import groups
 
     name = values.node_name
     if values.node_fabric == ON_THE_TAILNET:
@@ -210,7 +210,7 @@ def prove_fabric(step: Step, values: NodeNetworks, address: str) -> None:
         return
     facts = {"node": name, "site": values.node_site, "setting": values.node_fabric, "address": address}
     try:
-        answer = prove_node({**json.loads(values.node_networks), **facts})
+        answer = groups.prove_node({**json.loads(values.node_networks), **facts})
     except (FabricError, OSError, CalledProcessError) as error:
         raise Failure(
             f"the fabric of {name} cannot be proven: {error}",
@@ -233,6 +233,7 @@ def again(_arguments: Sequence[str]) -> int:
 
 def _again() -> None:
     from components.roles.fabric.groups import prove_again
+    from components.roles.slurm.controller import offer
 
     answer = prove_again()
     if not answer["proven"]:

@@ -19,7 +19,7 @@ from typing import Any
 from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.log import STATE_DIR, note
-from components.node.run import attempt, run
+from components.node.run import attempt, end_group, reading, run
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.clock.host import compare_with_head
@@ -34,13 +34,13 @@ from components.roles.tailnet.membership import (
     require_new_enough,
 )
 from components.roles.tailnet.tailscale import Tailscale, status_of_all
-from components.validation.preflight.tailnet import path_of
 
 _TUN = "/dev/net/tun"
 _SHARED = ipaddress.IPv4Network("100.64.0.0/10")
 _OWN_INTERFACE, _OWN_DNS = "tailscale0", "100.100.100.100"
 # One answer by any path: the search for a direct one takes seconds, and tailscaled continues it in the background.
 _PING = ("timeout", "10", "tailscale", "ping", "--c", "1", "--timeout", "3s", "--until-direct=false")
+_PONG = b"pong from "
 _PING_SECONDS = 12
 # slurmd's port. slurmd need not run yet: a closed port refuses at once, a firewall drops silently.
 _NODE_PORT = 6818
@@ -128,13 +128,22 @@ def _is_shared(text: str) -> bool:
 def check_path(step: Step, head_address: str) -> None:
     """Require an answer of the head node."""
     address = head_address
-    if not wait_until(lambda: attempt(*_PING, address).ok, _PING_SECONDS):
+    if not wait_until(lambda: _pongs(address), _PING_SECONDS):
         raise Failure(
             f"the head node does not answer on the tailnet at {address}",
             f"see 'tailscale netcheck' and 'tailscale ping {address}' on {step.host}; outgoing UDP 41641 or TCP 443 "
             "must be open",
         )
     compare_with_head(address, step.host)
+
+
+def _pongs(address: str) -> bool:
+    """Return whether a machine answers. tailscale would sleep for a second after the answer, so it is ended."""
+    process = reading(*_PING, address)
+    try:
+        return any(line.startswith(_PONG) for line in process.stdout or ())
+    finally:
+        end_group(process)
 
 
 @dataclass(frozen=True)
@@ -169,6 +178,8 @@ def _peers_at(address: str) -> list[dict[str, Any]]:
 
 def _path_to(address: str) -> str:
     """Return the path that tailscaled has found by now: `direct`, `peer-relay`, or else `relay`, the slowest."""
+    from components.validation.preflight.tailnet import path_of
+
     path = next(map(path_of, _peers_at(address)), "")
     return path if path in ("direct", "peer-relay") else "relay"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -99,13 +99,12 @@ def join(step: Step, values: JoinValues) -> None:
     else:
         install(step.host)
         let_leaving_end(step.host)
-        _join(step, values)
-        now = Tailscale()
+        now = _join(step, values)
         _offer_relay(now, values, step.host)
     systemd.write_restart(_DAEMON)
     systemd.reload(_UNIT)
     systemd.enable(_UNIT, now=True)
-    step.result("tailnet_ip", tailscale.address())
+    step.result("tailnet_ip", now.address)
     step.result("firewall", own_firewalls(now))
     step.result("tailscale_version", tailscale.version())
 
@@ -139,7 +138,8 @@ def install(host: str) -> None:
     packages.ensure(host, "tailscale")
 
 
-def _join(step: Step, values: JoinValues) -> None:
+def _join(step: Step, values: JoinValues) -> Tailscale:
+    """Join, and return tailscale's answers after that."""
     host = step.host
     _remember_daemon()
     _lead_through_proxy()
@@ -147,29 +147,39 @@ def _join(step: Step, values: JoinValues) -> None:
     if not wait_until(lambda: systemd.is_active("tailscaled"), 30):
         raise Failure("tailscaled does not start", f"see 'journalctl -u tailscaled' on {host}")
     # After a restart the daemon reconnects; do not log in again meanwhile.
-    if not wait_until(lambda: Tailscale().state in _DECIDED, 15):
+    now = wait_for(lambda: _answers(lambda now: now.state in _DECIDED), 15)
+    if now is None:
         note("tailscaled is still starting")
-    now = Tailscale()
+        now = Tailscale()
     refuse_another_tailnet(now, host)
     if joined_as_asked(now, values, host):
-        _require_name(host, just_joined=False)
+        now = now if now.granted_name else named()
+        _require_name(now, host, just_joined=False)
         _require_names(host)
-        return
+        return now
     # Record the membership before the join, or a killed join would look like someone else's. The previous line stays
     # beside it.
     membership = line_of(values.wanted_server, host)
     files.add_line(RECORD, membership)
-    before = tailscale.address()
+    before = now.address
     if not files.exists(_NAME_BEFORE):
         files.write(_NAME_BEFORE, name_that_resolves(values.tailnet_control_url))
     log_in(now, values, host)
-    _require_name(host, just_joined=True)
+    now = named()
+    _require_name(now, host, just_joined=True)
     files.write(RECORD, membership)
     _require_names(host)
-    if tailscale.address() != before:
+    if now.address != before:
         # Restart, in order, the units that are bound to an address of an earlier membership.
         systemd.reload(_UNIT)
         run("systemctl", "restart", _UNIT)
+    return now
+
+
+def _answers(enough: Callable[[Tailscale], bool]) -> Tailscale | None:
+    """Return tailscale's answers if they are enough."""
+    now = Tailscale()
+    return now if enough(now) else None
 
 
 def joined_as_asked(now: Tailscale, values: JoinValues, host: str) -> bool:
@@ -232,12 +242,12 @@ def log_in(now: Tailscale, values: JoinValues, host: str) -> None:
         )
 
 
-def _require_name(host: str, *, just_joined: bool) -> None:
+def _require_name(now: Tailscale, host: str, *, just_joined: bool) -> None:
     """Fail if the control server gave another name: for a taken name it appends a number.
 
     Others would reach the wrong machine.
     """
-    granted = granted_name()
+    granted = now.granted_name
     if granted == host:
         return
     if just_joined:
@@ -250,9 +260,9 @@ def _require_name(host: str, *, just_joined: bool) -> None:
     raise name_is_taken(host, granted)
 
 
-def granted_name() -> str:
-    """Return the name that the control server gave, which may take a moment; empty without one."""
-    return wait_for(lambda: Tailscale().granted_name or None, 10) or ""
+def named() -> Tailscale:
+    """Return tailscale's answers once the control server has given a name, which may take a moment."""
+    return wait_for(lambda: _answers(lambda now: bool(now.granted_name)), 10) or Tailscale()
 
 
 def name_is_taken(host: str, granted: str) -> Failure:

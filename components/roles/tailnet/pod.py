@@ -26,11 +26,11 @@ from components.roles.tailnet.login import (
     KEYRING,
     SOURCE_LIST,
     JoinValues,
-    granted_name,
     install,
     joined_as_asked,
     log_in,
     name_is_taken,
+    named,
     remove_keys,
 )
 from components.roles.tailnet.membership import RECORD, line_of, refuse_another_tailnet, require_new_enough
@@ -99,7 +99,7 @@ def _join(values: JoinValues, host: str) -> None:
     membership = line_of(values.wanted_server, host)
     files.add_line(RECORD, membership)
     log_in(now, values, host)
-    granted = granted_name()
+    granted = named().granted_name
     if granted != host:
         # The next run asks for the name again.
         attempt("tailscale", "logout")

@@ -71,6 +71,11 @@ class Tailscale:
         return str(self.status.get("BackendState") or "")
 
     @property
+    def address(self) -> str:
+        """Return this machine's IPv4 address in the tailnet; empty without one."""
+        return next((str(ip) for ip in self.status.get("TailscaleIPs") or () if "." in str(ip)), "")
+
+    @property
     def dns_name(self) -> str:
         """Return the whole name that the control server gave, with a final dot."""
         return str((self.status.get("Self") or {}).get("DNSName") or "")

@@ -66,7 +66,8 @@ esac"""
         # Given by the control server: a machine may have them without asking for any.
         tags = {"Tags": self.tags} if self.tags else {}
         inner = {"HostName": "unlike", "DNSName": f"{name}.example.ts.net.", **tags} if name else {"DNSName": ""}
-        status = {"Version": self.version, "TUN": True, "BackendState": state, "Self": inner, "Peer": None}
+        addresses = ["fd7a::7", "100.64.0.7"] if state == "Running" else None
+        status = {"Version": self.version, "BackendState": state, "TailscaleIPs": addresses, "Self": inner}
         self.shell.write(f"{when}-status", json.dumps(status, indent=2))
         self.shell.write("relay", "")
         self.shell.write(f"{when}-prefs", json.dumps(preferences, indent="\t"))
@@ -205,6 +206,8 @@ def test_a_member_passes_the_gate_and_does_not_join_again(tailscale: Tailscale) 
     done = assert_ok(tailscale.join())
     assert json.loads(done.stdout) == {"tailnet_ip": "100.64.0.7", "firewall": "", "tailscale_version": "1.102.5"}
     assert tailscale.shell.path(MARK).read_text() == f"{URL} a1\n"
+    calls = [call.split()[1] for call in tailscale.shell.calls if call.startswith("tailscale ")]
+    assert calls == ["status", "debug", "up", "status", "debug", "version"]
     (asked,) = tailscale.asked
     assert "--accept-dns=false" in asked
     assert "--hostname=a1" in asked
@@ -295,13 +298,14 @@ def test_adopting_a_machine_checks_its_tailnet_settings_and_changes_none(tailsca
     assert "adopt: true, and tailscale is not installed here" in tailscale.check(node_adopt=True).stderr
 
 
-def test_a_join_waits_for_one_answer_and_no_direct_path(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_join_waits_for_one_answer_alone_and_no_direct_path(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tailnet_host, "_PING_SECONDS", 0)
     step, head = Step("a1", "a1-join"), "100.64.0.1"
     with shell.here(), mock.patch.object(tailnet_host, "compare_with_head"):
-        shell.stub("tailscale")
+        # Like tailscale, it goes on after the answer.
+        shell.stub("tailscale", "echo pong from head; exec tail -f /dev/null")
         tailnet_host.check_path(step, head)
-        shell.stub("tailscale", "exit 1")
+        shell.stub("tailscale", "echo no pong from head")
         with pytest.raises(Failure, match=r"the head node does not answer on the tailnet at 100\.64\.0\.1"):
             tailnet_host.check_path(step, head)
     assert "--c 1 --timeout 3s --until-direct=false 100.64.0.1" in shell.calls[-1]
