@@ -46,7 +46,6 @@ def test_it_measures_the_share_and_scratch_on_all_nodes_as_a_user(build: Build, 
     assert found == [("share", "/shared", True), ("scratch", "/var/lib/scratch", False)]
     assert all((target["size"], target["seconds"]) == (2**26, 4) for target in plan["targets"])
     assert "storage-job" in header["job_script"]
-    assert "#SBATCH --exclusive" in header["job_script"]
 
 
 def test_a_checkpoint_has_a_rank_for_each_gpu_and_more_time(build: Build, lab_config: dict[str, Any]) -> None:

@@ -61,7 +61,7 @@ def test_the_training_output_contains_the_jobs_results_and_a_verdict(build: Buil
     ("training", "words"),
     [
         ({"image": "pytorch"}, "validation.training.image: 'pytorch' without a section containers"),
-        ({"python": "bin/python"}, "validation.training.python: 'bin/python' is not an absolute path"),
+        ({"python": "bin/python"}, "validation.training.python: 'bin/python' is no absolute path"),
         ({"python": "/a b/python"}, "validation.training.python: '/a b/python' contains a blank"),
         ({"floor_images_per_second": -1}, "validation.training.floor_images_per_second: -1 is not"),
         ({"floor_images_per_second": "fast"}, "validation.training.floor_images_per_second: 'fast' is not"),
