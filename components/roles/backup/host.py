@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
 
 from components.node import files, systemd
 from components.node.failure import Failure
@@ -32,26 +31,24 @@ SERVICE, TIMER = "tailrack-backup.service", "tailrack-backup.timer"
 MADE, HOMES_MADE = (FOLDER, CACHE, RECORD, STAGE), (HOMES_SETTINGS, HOMES_RECORD)
 
 
-@dataclass(frozen=True)
-class BackupValues(TargetValues):
-    """The target, and the files and folders to save.
+def services(
+    step: Step,
+    values: TargetValues,
+    backup_state: list[str],
+    backup_homes_max_gb: int,
+    backup_homes_exclude: list[str],
+) -> None:
+    """Check the target, and make a backup there.
 
+    backup_state           files and folders to save
     backup_homes_max_gb    0 if users' homes are not saved
     backup_homes_exclude   patterns of files in homes to leave out
     """
-
-    backup_state: list[str]
-    backup_homes_max_gb: int
-    backup_homes_exclude: list[str]
-
-
-def services(step: Step, values: BackupValues) -> None:
-    """Check the target, and make a backup there."""
     _prepare(values)
     write_target(FOLDER, values)
-    files.write(f"{FOLDER}/state", "\n".join(values.backup_state), 0o600)
-    if values.backup_homes_max_gb:
-        write_settings(f"{values.nfs_exports_path}/home", values.backup_homes_max_gb, values.backup_homes_exclude)
+    files.write(f"{FOLDER}/state", "\n".join(backup_state), 0o600)
+    if backup_homes_max_gb:
+        write_settings(f"{values.nfs_exports_path}/home", backup_homes_max_gb, backup_homes_exclude)
         systemd.reload(HOMES_SERVICE)
     else:
         # The backup below would save the homes once more.
@@ -67,7 +64,7 @@ def services(step: Step, values: BackupValues) -> None:
             f"see 'journalctl -u tailrack-backup' on {step.host}, then run up again",
         )
     systemd.enable(TIMER, now=True)
-    if values.backup_homes_max_gb and (reason := record(HOMES_RECORD).get("reason")):
+    if backup_homes_max_gb and (reason := record(HOMES_RECORD).get("reason")):
         note(f"the homes are not in the last backup: {reason}")
     step.result("backup_made", int(record(RECORD).get("done", 0)) or None)
 

@@ -114,9 +114,9 @@ def head(step: Step, values: HeadValues) -> None:
         prove_fabric(step, values, values.head_address)
 
 
-def register(step: Step, values: RegisterValues) -> None:
+def register(step: Step, values: NodeNetworks, node_address: str) -> None:
     """Prove it."""
-    prove_fabric(step, values, values.node_address)
+    prove_fabric(step, values, node_address)
 
 
 def leave(step: Step) -> None:
@@ -144,14 +144,14 @@ def pod_join(step: Step, node_fabric: str) -> None:
     step.result("fabric", {"interfaces": found, "rdma": []})
 
 
-def pod_register(step: Step, values: RegisterValues) -> None:
+def pod_register(step: Step, values: NodeNetworks, node_address: str) -> None:
     """Record it, and report the pods of its site that came before."""
     from components.roles.fabric import groups
 
     name, neighbours = values.node_name, []
     if is_interface(values.node_fabric):
         networks: dict[str, Any] = json.loads(values.node_networks)
-        mine = {"node": name, "site": values.node_site, "setting": values.node_fabric, "address": values.node_address}
+        mine = {"node": name, "site": values.node_site, "setting": values.node_fabric, "address": node_address}
         # Without groups: jobs over several pods take their interface from the config.
         record = {**mine, **networks, "since": time.time(), "groups": {}, "unproven": False, "asked": 0.0}
         files.make_folder(f"{NODES}/{name}")
@@ -191,13 +191,6 @@ class HeadValues(NodeNetworks):
 
     head_address: str
     head_computes: bool
-
-
-@dataclass(frozen=True)
-class RegisterValues(NodeNetworks):
-    """The node or pod, with its tailnet address."""
-
-    node_address: str
 
 
 def prove_fabric(step: Step, values: NodeNetworks, address: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from components.node import files, kernel, packages, systemd
 from components.node.failure import Failure, do_each
@@ -145,34 +144,29 @@ def close_share(step: Step, path: str, users: Sequence[Account]) -> None:
         ) from error
 
 
-@dataclass(frozen=True)
-class ServerValues:
-    """The share's folder and mount point, the cluster's users, and whether the kernel has an NFS server."""
+def head(
+    step: Step, nfs_exports_path: str, nfs_exports_mount: str, users_lines: list[Account], head_kernel_nfs: bool
+) -> None:
+    """Serve the share, closed to others before any node mounts it.
 
-    nfs_exports_path: str
-    nfs_exports_mount: str
-    users_lines: list[Account]
-    head_kernel_nfs: bool
-
-
-def head(step: Step, values: ServerValues) -> None:
-    """Serve the share, closed to others before any node mounts it."""
-    path = values.nfs_exports_path
-    if values.head_kernel_nfs:
+    head_kernel_nfs   whether the kernel has an NFS server
+    """
+    path = nfs_exports_path
+    if head_kernel_nfs:
         note_units(SERVER, *STARTED_UNITS)
         packages.ensure(step.host, "nfs-kernel-server")
     else:
         note_units(ganesha.SERVER)
         packages.ensure(step.host, "nfs-ganesha", "nfs-ganesha-vfs")
     step.result("own_file_system", share_is_a_file_system(path))
-    _ensure_local_mount(path, values.nfs_exports_mount)
-    close_share(step, path, values.users_lines)
+    _ensure_local_mount(path, nfs_exports_mount)
+    close_share(step, path, users_lines)
     # Close it at boot before logins and servers, and whenever the machine's accounts change.
     files.write(f"{systemd.UNITS}/{_SERVICE}", _SHARE_UNIT.format(path=path))
     systemd.reload(_SERVICE, _PATH)
     systemd.enable(_SERVICE)
     systemd.enable(_PATH, now=True)
-    if values.head_kernel_nfs:
+    if head_kernel_nfs:
         ensure_kernel_server(step.host)
     else:
         ganesha.ensure_ganesha(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-from dataclasses import dataclass
 
 from components.node import files
 from components.node.failure import Failure
@@ -30,29 +29,21 @@ _ANOTHER = "set tailrack:scratch.folder to another folder; then run up again"
 _WAIT = ("--wait", "-p", "RuntimeMaxSec=100")
 
 
-@dataclass(frozen=True)
-class ScratchValues:
-    """A folder on a local disk; empty without scratch space.
+def compute(step: Step, scratch_folder: str, scratch_cache_days: int, scratch_cache_disk_percent: int) -> None:
+    """Make the folders, list them for the scripts around jobs, and empty folders whose jobs have ended.
 
+    scratch_folder               a folder on a local disk; empty without scratch space
     scratch_cache_days           0 if caches stay in users' homes
     scratch_cache_disk_percent   how full caches may make the disk
     """
-
-    scratch_folder: str
-    scratch_cache_days: int
-    scratch_cache_disk_percent: int
-
-
-def compute(step: Step, values: ScratchValues) -> None:
-    """Make the folders, list them for the scripts around jobs, and empty folders whose jobs have ended."""
-    folder = f"{values.scratch_folder}/{_JOBS_FOLDER}" if values.scratch_folder else ""
-    caches = f"{values.scratch_folder}/{_CACHES_FOLDER}" if folder and values.scratch_cache_days else ""
+    folder = f"{scratch_folder}/{_JOBS_FOLDER}" if scratch_folder else ""
+    caches = f"{scratch_folder}/{_CACHES_FOLDER}" if folder and scratch_cache_days else ""
     if folder:
         for path in (folder, *filter(None, [caches])):
             _require_root_path(path, step.host)
-            for part in (values.scratch_folder, path):
+            for part in (scratch_folder, path):
                 _ensure_folder(part, step.host)
-        files.write(LIMITS, f"{values.scratch_cache_days} {values.scratch_cache_disk_percent}")
+        files.write(LIMITS, f"{scratch_cache_days} {scratch_cache_disk_percent}")
     # Folders of an earlier config are emptied after their jobs have ended.
     for former in _list(CACHES, caches):
         remove_caches(former, "--wait", "-p", f"RuntimeMaxSec={_EMPTY_SECONDS}")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from components.node import files, kernel, services
 from components.node.failure import Failure
@@ -69,17 +68,10 @@ _LAST_ORDER_SECONDS = 12
 _START_TIME = 19  # in /proc/PID/stat, after the name of the program
 
 
-@dataclass(frozen=True)
-class PodValues(ComputeValues):
-    """The source of the library."""
-
-    pod_library: str
-
-
-def pod(step: Step, values: PodValues) -> None:
-    """Register this pod, and wait until the controller gives it jobs."""
+def pod(step: Step, values: ComputeValues, pod_library: str) -> None:
+    """Register this pod, and wait until the controller gives it jobs. `pod_library`: the library's source."""
     set_foreign_slurm_aside()
-    library = library_path(values.pod_library)
+    library = library_path(pod_library)
     program = _PROGRAM.format(
         library=library,
         ready=READY,

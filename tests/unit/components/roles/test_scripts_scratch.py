@@ -269,7 +269,7 @@ def test_the_program_stays_while_it_has_to_empty_a_jobs_folder(node: Shell) -> N
             record.begin("compute/scratch")
             if folder:
                 files.write(sweep.CLEAN, "x")
-            host.compute(Step("a1", "a1-node", record=record), host.ScratchValues(folder, 0, 0))
+            host.compute(Step("a1", "a1-node", record=record), folder, 0, 0)
             record.begin("")
         if folder:
             begin(node, "7")
