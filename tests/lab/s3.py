@@ -6,6 +6,8 @@ A fake is one thing: moto knows no size, so while a file `full` is in the folder
                                             bucket `lab`; and `sent`: who got how many bytes of which object, by line
 """
 
+from __future__ import annotations
+
 import json
 import os
 import ssl
