@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import base64
+
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.facts import whole
+from components.roles.facts import matching, whole
 from components.roles.program import launcher
 from components.roles.role import File, Role, template, unit_like
 from components.roles.ssh_trust.ask import ANSWERS
-from components.roles.ssh_trust.facts import authorities, certificate, ed25519
+from components.roles.ssh_trust.certificate import AUTHORITIES_LIST, PUBLIC_KEY
+
+# Readers of the public keys and certificates that machines report.
+CERTIFICATE = "ssh-ed25519-cert-v01@openssh.com"
+ed25519 = matching(PUBLIC_KEY)
+authorities = matching(AUTHORITIES_LIST)
+
+
+def certificate(value: object) -> str:
+    """Read a certificate of an ed25519 key, as `ssh-ed25519-cert-v01@openssh.com BASE64`; its comment is left out."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError
+    kind, text, *_ = [*value.split(" "), "", ""]
+    # The kind is also written inside of it, after its length.
+    if kind != CERTIFICATE or not base64.b64decode(text, validate=True)[4:].startswith(kind.encode()):
+        raise ValueError
+    return f"{kind} {text}"
 
 
 def role(settings: ClusterSettings) -> Role:

@@ -13,7 +13,7 @@ from pulumi_command import local
 
 from components.host import Connection, Machine
 from components.roles.program import step_program
-from components.roles.ssh_trust.facts import ed25519
+from components.roles.ssh_trust.role import ed25519
 from components.steps import composition
 from components.steps.label import StepLabel
 from components.steps.results import Answer
