@@ -23,12 +23,21 @@ def largest(data: dict[str, int]) -> int:
     return sizes_between(data["min_bytes"], data["max_bytes"], data["factor"])[-1]
 
 
-# Keys of a measurement of CPUs and of one of GPUs.
-_SIZES = frozenset({"min_bytes", "max_bytes", "factor", "iterations", "warmup", "gate_bytes"})
-
-
 class Sizes(Section):
-    """The checks of the sizes of a measurement, whose keys its sections have."""
+    """The sizes of a measurement, with the defaults of one of GPUs."""
+
+    min_bytes: types.Size = parse_size("8M")
+    """Smallest message."""
+    max_bytes: types.Size = parse_size("8G")
+    """Largest message."""
+    factor: types.Whole = key(ge=2, le=1024, default=4)
+    """Factor from one size to the next."""
+    iterations: types.Whole = key(ge=1, le=100_000, default=20)
+    """Timed runs per size."""
+    warmup: types.Whole = key(ge=0, le=100_000, default=5)
+    """Warm-up runs per size."""
+    gate_bytes: types.Size = key(default_text="the largest measured", default_factory=largest)
+    """Message size whose bus bandwidth, of GPUs the median of three runs, is compared with the floor."""
 
     def check(self, stack: Stack, report: Report) -> None:
 
@@ -130,18 +139,6 @@ class Nccl(Sizes):
     more_collectives: tuple[Collective, ...] = key("a list of collectives", "write [all_gather, alltoall]", default=())
     """Collectives to measure after it in the same job, each with its own table, and a verdict if the table of floors
     knows it."""
-    min_bytes: types.Size = parse_size("8M")
-    """Smallest message."""
-    max_bytes: types.Size = parse_size("8G")
-    """Largest message."""
-    factor: types.Whole = key(ge=2, le=1024, default=4)
-    """Factor from one size to the next."""
-    iterations: types.Whole = key(ge=1, le=100_000, default=20)
-    """Timed runs per size."""
-    warmup: types.Whole = key(ge=0, le=100_000, default=5)
-    """Warm-up runs per size."""
-    gate_bytes: types.Size = key(default_text="the largest measured", default_factory=largest)
-    """Message size whose bus bandwidth, the median of three runs, is compared with the floor."""
     socket_max_bytes: types.Size = parse_size("512M")
     """Largest message when sockets carry the data, mostly between sites."""
     gpus_per_node: types.Whole = key(ge=0, le=1024, default=0)
@@ -314,14 +311,10 @@ class Validation(Sizes):
     """Smallest message."""
     max_bytes: types.Size = parse_size("4M")
     """Largest message."""
-    factor: types.Whole = key(ge=2, le=1024, default=4)
-    """Factor from one size to the next."""
     iterations: types.Whole = key(ge=1, le=100_000, default=5)
     """Timed runs per size."""
     warmup: types.Whole = key(ge=0, le=100_000, default=1)
     """Warm-up runs per size."""
-    gate_bytes: types.Size = key(default_text="the largest measured", default_factory=largest)
-    """Message size whose bus bandwidth is compared with the floor."""
     ranks_per_node: types.Whole = key(ge=1, le=1024, default=1)
     """Processes per node."""
     time_limit_minutes: types.Whole = key(ge=1, le=1440, default=10)
@@ -363,7 +356,7 @@ class Validation(Sizes):
         for section in self.measured:
             problem, breaks = "is not a node that runs jobs", "it would not be measured"
             check_known(section, "nodes", computing, problem, breaks, report)
-        keys = sorted(_SIZES & self.model_fields_set)
+        keys = sorted(Sizes.model_fields.keys() & self.model_fields_set)
         if keys and computing and all(node.gpu for node in computing.values()):
             text = "has no effect, because all nodes that run jobs have GPUs; write it in validation.nccl"
             report.warn(report.at(self, keys[0]), text)
@@ -374,4 +367,4 @@ class Validation(Sizes):
 
 def sizes_of(section: Validation | Nccl) -> dict[str, Any]:
     """Return the settings that a measurement of CPUs and one of GPUs have."""
-    return {name: getattr(section, name) for name in _SIZES}
+    return {name: getattr(section, name) for name in Sizes.model_fields}
