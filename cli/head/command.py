@@ -23,7 +23,7 @@ def on_head(deployment: Deployment, command: str, head: str = "") -> list[str]:
 
 def ssh_to_head(deployment: Deployment) -> str:
     """Return the ssh command that connects to the head node; empty if the config alone does not determine it."""
-    host = None if deployment.written.cluster_stack else deployment.written.head_host
+    host = None if deployment.written.cluster_stack else deployment.written.host(deployment.written.head_name)
     if host is None or "bastion" in host or not all(isinstance(host.get(key), str) for key in ("address", "user")):
         return ""
     ssh = ["ssh"]

@@ -64,11 +64,6 @@ class WrittenConfig:
         kind = KINDS.get(str(self.site_of_head.get("kind")))
         return kind is not None and kind.uses_lab
 
-    @property
-    def head_host(self) -> dict[str, Any] | None:
-        """Return the head node's entry in a site of kind `hosts` (see `host`)."""
-        return self.host(self.head_name)
-
     def host(self, name: str) -> dict[str, Any] | None:
         """Return a machine's entry in a site of kind `hosts`, as written, with the site's defaults.
 
@@ -100,7 +95,7 @@ class WrittenConfig:
     @property
     def head_login(self) -> str:
         """Return the login account of steps on a head node of kind `hosts`; empty if the config has none."""
-        return str((self.head_host or {}).get("user", ""))
+        return str((self.host(self.head_name) or {}).get("user", ""))
 
     def mappings(self, key: str) -> list[dict[str, Any]]:
         """Return the mapping, or the mappings of the list, at a key of the config, as written."""
