@@ -1,22 +1,17 @@
 """Another SSH authority takes the place of the last one: the real ssh-keygen, and stubs of the way to members."""
 
 import base64
-import contextlib
 import hashlib
-import itertools
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from components.node import files, run
 from components.node.failure import Failure
-from components.node.run import attempt_bounded
 from components.node.step.step import Step
 from components.roles.ssh_trust import ask, sshd
 from components.roles.ssh_trust import authority as ssh_trust_authority
@@ -24,6 +19,7 @@ from components.roles.ssh_trust import certificate as ssh_trust_certificate
 from components.roles.ssh_trust.authority import Turn, trust_own, turn_to
 from components.roles.ssh_trust.certificate import trust_authorities
 from components.roles.ssh_trust.host import head as head_phase
+from tests.unit.killed import killed_before
 from tests.unit.recorded import public_key
 from tests.unit.shell import ROLES, Shell, assert_ok
 from tests.unit.shell import machine as machine_in
@@ -209,34 +205,13 @@ def test_all_nodes_trust_both_authorities_until_an_unreachable_node_answers(head
     assert_turned(head, "2", before)
 
 
-class Killed(BaseException):
-    """The step's process ends, with no time for anything else."""
-
-
 @pytest.mark.parametrize("number", range(1, 56, 3))
 def test_cut_off_anywhere_it_ends_the_same_way(head: Shell, number: int) -> None:
     """Before a change of a file or the start of a program, by their number."""
     before = authority(head)
     assert turn(head, "1") == ""
-    left = itertools.count(number, -1)
-
-    def or_killed(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **how: Any) -> Any:
-            if next(left) == 1:
-                raise Killed
-            return function(*arguments, **how)
-
-        return call
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((files, "rename"), (files, "write"), (files, "remove"), (run, "attempt")):
-            patch.setattr(module, name, or_killed(getattr(module, name)))
-        # Modules import it by its name.
-        for module in (sshd, ssh_trust_certificate):
-            patch.setattr(module, "attempt", run.attempt)
-        patch.setattr(ask, "attempt_bounded", or_killed(attempt_bounded))
-        with contextlib.suppress(Killed):
-            turn(head, "2")
+    with killed_before(number, ("rename", "write", "remove"), (sshd, ssh_trust_certificate)):
+        turn(head, "2")
     assert turn(head, "2") == ""
     assert_turned(head, "2", before)
 

@@ -2,22 +2,20 @@
 
 import contextlib
 import hashlib
-import itertools
 import subprocess
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from components.node import files, run
+from components.node import files
 from components.node.failure import Failure
-from components.node.run import attempt_bounded
 from components.node.step.step import Step
 from components.roles.munge import held_jobs, host, keys
 from components.roles.munge.host import JoinValues, join, register, services
 from components.roles.munge.host import node as compare_keys
 from components.roles.munge.keys import digest_of
 from components.roles.ssh_trust import ask
+from tests.unit.killed import killed_before
 from tests.unit.shell import HurriedTime, Shell, assert_ok
 
 OLD, NEW = "b" * 64, "n" * 64
@@ -275,21 +273,6 @@ def test_the_head_node_names_a_node_that_never_shows_the_key(head: Shell, place:
     assert "b1 does not prove that it has the key" in place()
 
 
-class Killed(BaseException):
-    """The step's process ends, with no time for anything else."""
-
-
-def or_killed(left: Iterator[int], function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, before whose call the process ends when nothing is left."""
-
-    def call(*arguments: Any, **how: Any) -> Any:
-        if next(left) == 1:
-            raise Killed
-        return function(*arguments, **how)
-
-    return call
-
-
 @pytest.mark.parametrize("number", range(1, 30))
 def test_cut_off_anywhere_a_change_ends_with_one_key(head: Shell, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Before a change of a file or the start of a program, by their number."""
@@ -301,15 +284,8 @@ def test_cut_off_anywhere_a_change_ends_with_one_key(head: Shell, monkeypatch: p
     head.stub("munge", f"echo credential of $(sha256sum <{read} | cut -d ' ' -f 1)")
     head.stub("unmunge", f'grep -q "credential of $(sha256sum <{read} | cut -d " " -f 1)"')
     monkeypatch.setattr("components.roles.munge.host.packages.ensure", lambda *_: None)
-    left = itertools.count(number, -1)
-    with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((files, "write"), (files, "remove"), (run, "attempt")):
-            patch.setattr(module, name, or_killed(left, getattr(module, name)))
-        for module in (held_jobs, keys):
-            patch.setattr(module, "attempt", run.attempt)
-        patch.setattr(ask, "attempt_bounded", or_killed(left, attempt_bounded))
-        with contextlib.suppress(Killed), head.here():
-            services(Step("head", "head-services"), "2")
+    with killed_before(number, ("write", "remove"), (held_jobs, keys)), head.here():
+        services(Step("head", "head-services"), "2")
     head.call(join, Step("head", "head-join"), JoinValues("lab", "2", NEW))
     assert change(head) == ""
     if head.path(HELD).exists():  # the timer runs it
