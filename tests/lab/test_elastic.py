@@ -85,12 +85,13 @@ def test_two_jobs_at_once_bring_two_machines_and_a_third_waits_for_the_limit(
     third = submit(cluster, "hostname", "-o", "/shared/home/ada/third")
     with pool.controller():
         eventually(lambda: len(pool.rented()) == 2, 60, "both are rented in one run")
+        waits = "waits for its machines: renting 1 of 1"
+        eventually(lambda: waits in cluster.run_as("ada", "head", "sll --once"), 60, "sll shows what a job waits for")
         eventually(
             lambda: "Pool te-e rents at most 2 machines at once (tailrack:elastic.max)" in why(cluster, third),
             60,
             "the waiting job names the limit",
         )
-        assert "waits for its machines: renting 1 of 1" in cluster.run_as("ada", "head", "sll --once")
         # slurmctld restarts while machines are on their way.
         cluster.run("head", "systemctl restart slurmctld")
         eventually(lambda: {output(cluster, "both-1"), output(cluster, "both-2")} == set(NAMES), 240, "both ran")
