@@ -131,7 +131,8 @@ def test_root_never_connects_to_the_accounting_database(machine: Shell) -> None:
     machine.write("/var/lib/slurm/accounting/slurm_acct_db/x", "")
     for name in ("mariadb", "mariadb-dump"):
         machine.stub(name)
-    machine.write("/dump", machine.inside(template("accounting", "dump"))).chmod(0o755)
+    dump = template("accounting", "dump").replace("as_user slurm 800 1000000000000", "runuser -u slurm --")
+    machine.write("/dump", machine.inside(dump)).chmod(0o755)
     assert machine.program("/dump", str(machine.root)).returncode == 0
     machine.stub("mariadb", f"cat >>{machine.root}/loaded; echo lab_job_table")
     with machine.here():

@@ -61,7 +61,7 @@ def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
 # Where `machine_leave` takes away all that is there and has the cluster's name.
 SWEPT = re.compile(
     r"/etc/systemd/system/(tailrack-[^/]*|[^/]*\.d/tailrack(-(protect|restart))?\.conf)$|/usr/local/sbin/tailrack-|/usr/local/lib/tailrack/"
-    r"|/etc/tailrack/|/var/lib/tailrack/|/run/|/workspace/\.tailrack/"
+    r"|/etc/tailrack/|/etc/opk/|/var/lib/tailrack/|/run/|/workspace/\.tailrack/"
 )
 # What a role puts back for another one.
 RESTORED = {
