@@ -1,9 +1,6 @@
 """The only way for root to open, create and change files.
 
-An account can replace anything in its own folder by a link. So the folder of a path is opened part by part, by
-descriptor: every folder on the way must belong to root, a link is followed only where root alone could have made it,
-and a file is opened only in a folder that root alone can change. From then on the path begins with the descriptor
-(/proc/self/fd). A file appears whole: it is written beside its path and renamed.
+Paths are opened as safe_path.py says. A file appears whole: it is written beside its path and renamed.
 
 Programs import this module at each start, so it imports no module that takes long and that most of them do not use.
 
@@ -17,35 +14,37 @@ puts all of them on the disk at its end instead (`sync_at_end`): until then the 
 from __future__ import annotations
 
 import errno
-import grp
 import os
 import posixpath
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from components.node import safe_path
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.passwd import group_named, user_named, user_with
-
-# The folder that stands for the whole machine. Tests set another one.
-root = "/"
+from components.node.safe_path import (
+    ABSENT,
+    FOLDER,
+    MOST_LINKS,
+    ROOT,
+    changed_by_others,
+    open_folder,
+    open_place,
+    require_closed,
+)
+from components.node.safe_path import on_disk as on_disk
 
 # With `sync_at_end`: a folder of each file system that changed, by device. None: each file is put on the disk at once.
 _unwritten: dict[int, int] | None = None
 # Where programs that a step calls, such as dpkg and useradd, write.
 _ALSO_WRITTEN = ("/", "/etc", "/opt", "/usr", "/usr/local", "/var", "/var/lib")
 
-_ABSENT = (FileNotFoundError, NotADirectoryError)
-_MOST_LINKS = 40
-_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FOLDER = _ROOT | os.O_NOFOLLOW
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class File(NamedTuple):
@@ -61,15 +60,6 @@ class File(NamedTuple):
     group: str | int = "root"
 
 
-class Part(NamedTuple):
-    """A part of a path: its path from the root, its type and permissions, and its owner (0 is root)."""
-
-    path: str
-    type: int
-    mode: int
-    uid: int
-
-
 def write(path: str, text: str, mode: int = 0o644, owner: str = "root", group: str = "") -> bool:
     """Write one file, like `write_all`. `group`: default: the owner's name."""
     return write_all([File(path, text, mode, owner, group or owner)])
@@ -82,7 +72,7 @@ def write_all(wanted: Sequence[File]) -> bool:
     """
     changed = False
     for file in wanted:
-        with _place(file.path, make=True) as place:
+        with open_place(file.path, make=True) as place:
             changed = _write(place, file) or changed
     return changed
 
@@ -140,14 +130,14 @@ def sync() -> None:
     folders = dict(_unwritten or {})
     for path in _ALSO_WRITTEN:
         with suppress(FileNotFoundError):
-            descriptor = os.open(on_disk(path), _ROOT)
+            descriptor = os.open(on_disk(path), ROOT)
             folders.setdefault(os.fstat(descriptor).st_dev, descriptor)
     for descriptor in folders.values():
         sync_file_system(descriptor)
 
 
 def _sync_folder(place: Path) -> None:
-    descriptor = os.open(place.parent, _ROOT)
+    descriptor = os.open(place.parent, ROOT)
     if _unwritten is not None and (device := os.fstat(descriptor).st_dev) not in _unwritten:
         _unwritten[device] = descriptor
         return
@@ -184,7 +174,7 @@ def rewrite(path: str, text: str) -> bool:
         if not (isinstance(failure.__cause__, OSError) and failure.__cause__.errno == errno.EBUSY):
             raise
     with (
-        _place(path) as place,
+        open_place(path) as place,
         os.fdopen(os.open(place, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC), "wb") as stream,
     ):
         stream.write(_ended(text).encode("utf-8", "surrogateescape"))
@@ -193,7 +183,7 @@ def rewrite(path: str, text: str) -> bool:
 
 def read(path: str, most: int = 2**24) -> str | None:
     """Return the text of a file, at most a number of bytes; None if there is no plain file."""
-    with suppress(*_ABSENT), _place(path) as place:
+    with suppress(*ABSENT), open_place(path) as place:
         return _text(place, most)
     return None
 
@@ -230,9 +220,9 @@ def followed(path: str) -> str:
 
     A link in a folder of another account is not followed.
     """
-    for _ in range(_MOST_LINKS):
+    for _ in range(MOST_LINKS):
         try:
-            with _place(path) as place:
+            with open_place(path) as place:
                 target = str(place.readlink())
         except (OSError, Failure):
             return path
@@ -274,43 +264,9 @@ def is_plain(path: str) -> bool:
 
 
 def _state(path: str) -> os.stat_result | None:
-    with suppress(*_ABSENT), _place(path) as place:
+    with suppress(*ABSENT), open_place(path) as place:
         return place.lstat()
     return None
-
-
-def lstat(path: str) -> os.stat_result | None:
-    """Return the state of a path, and None if it does not exist. Nothing is opened.
-
-    Anyone may own the folders above. A link at the end is not followed.
-    """
-    with suppress(*_ABSENT):
-        return Path(on_disk(path)).lstat()
-    return None
-
-
-def kind_of(path: str) -> int:
-    """Return the type of a path (see lstat), such as stat.S_IFDIR, and 0 if it does not exist."""
-    state = lstat(path)
-    return stat.S_IFMT(state.st_mode) if state else 0
-
-
-def parts_of(path: str) -> list[Part]:
-    """Return the parts of a path that exist, from the top. No link is followed, and anyone may own the parts."""
-    parts: list[Part] = []
-    descriptor = os.open(root, _ROOT)
-    try:
-        for place in [*reversed(PurePosixPath(path).parents), PurePosixPath(path)][1:]:
-            if (state := _state_in(descriptor, place.name)) is None:
-                break
-            uid = 0 if state.st_uid == os.geteuid() else state.st_uid
-            parts.append(Part(str(place), stat.S_IFMT(state.st_mode), stat.S_IMODE(state.st_mode), uid))
-            if not stat.S_ISDIR(state.st_mode):
-                break
-            descriptor = _step(descriptor, place.name, _FOLDER)
-    finally:
-        os.close(descriptor)
-    return parts
 
 
 def age_of(path: str) -> float | None:
@@ -324,28 +280,8 @@ def names_in(path: str) -> list[str]:
     """Return the names in a folder, sorted; none if there is no folder."""
     if not is_folder(path):
         return []
-    with _folder(path, closed=False) as folder:
+    with open_folder(path, closed=False) as folder:
         return sorted(entry.name for entry in folder.iterdir())
-
-
-def names_in_any(path: str) -> list[str]:
-    """Return the names in a folder of any account, sorted."""
-    descriptor = os.open(on_disk(path), _FOLDER)
-    try:
-        return sorted(entry.name for entry in os.scandir(descriptor))
-    finally:
-        os.close(descriptor)
-
-
-def folders_in(path: str) -> dict[str, tuple[int, int]]:
-    """Return the uid and gid of each folder in a folder of root's, by name, sorted. The one above may be like /tmp."""
-    states = {}
-    with suppress(*_ABSENT), _folder(path, closed=False) as folder:
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-            if entry.is_dir(follow_symlinks=False):
-                state = entry.stat(follow_symlinks=False)
-                states[entry.name] = (state.st_uid, state.st_gid)
-    return states
 
 
 def read_in_folders(path: str, name: str) -> dict[str, str]:
@@ -361,13 +297,13 @@ def read_parts(path: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
     parts: dict[str, dict[str, str]] = {}
     if not is_folder(path):
         return parts
-    with _folder(path) as above:
+    with open_folder(path) as above:
         for entry in sorted(os.scandir(above), key=lambda entry: entry.name):
             if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
                 continue
             texts = parts.setdefault(entry.name, {})
             with suppress(FileNotFoundError):  # another step has removed it meanwhile
-                _require_closed(entry.stat(follow_symlinks=False), f"{path}/{entry.name}")
+                require_closed(entry.stat(follow_symlinks=False), f"{path}/{entry.name}")
                 texts |= {name: text for name in names if (text := _text(Path(entry.path, name))) is not None}
     return parts
 
@@ -385,9 +321,9 @@ def owner_of(path: str) -> str:
 
 def real_path(path: str) -> str:
     """Return the path of a folder without links."""
-    with _folder(path, closed=False) as folder:
+    with open_folder(path, closed=False) as folder:
         there = str(folder.readlink())
-    return there if root == "/" else there.removeprefix(root) or "/"
+    return there if safe_path.root == "/" else there.removeprefix(safe_path.root) or "/"
 
 
 def is_newer(path: str, other: str) -> bool:
@@ -399,7 +335,7 @@ def is_newer(path: str, other: str) -> bool:
 def is_closed(path: str) -> bool:
     """Return whether a path is a folder that root alone can change."""
     state = _state(path)
-    return state is not None and stat.S_ISDIR(state.st_mode) and not _changed_by_others(state)
+    return state is not None and stat.S_ISDIR(state.st_mode) and not changed_by_others(state)
 
 
 def make_folder(path: str, mode: int = 0o755, owner: str | int = "root", group: str | int = "") -> None:
@@ -409,11 +345,11 @@ def make_folder(path: str, mode: int = 0o755, owner: str | int = "root", group: 
 
     Raises Failure if a link or a file is in its place.
     """
-    with _place(path, make=True) as place:
+    with open_place(path, make=True) as place:
         with suppress(FileExistsError):
             place.mkdir(0o700)
         try:
-            descriptor = os.open(place, _FOLDER)
+            descriptor = os.open(place, FOLDER)
         except OSError as error:
             raise Failure(
                 f"{path} is a link or a file and must be a folder; nothing was changed through it",
@@ -426,18 +362,6 @@ def make_folder(path: str, mode: int = 0o755, owner: str | int = "root", group: 
         _sync_folder(place)
 
 
-def make_new_folder(path: str, mode: int = 0o755) -> None:
-    """Make a folder of root's where nothing is yet. The folder above may be one like /tmp, where others may add theirs.
-
-    Raises FileExistsError if something is there.
-    """
-    with _place(path, closed=False) as place:
-        state = place.parent.stat()
-        if _changed_by_others(state) and not state.st_mode & stat.S_ISVTX:
-            raise Failure(f"another account can replace {path}", f"run 'namei -l {path}' to find it")
-        place.mkdir(mode)
-
-
 def set_mode(path: str, mode: int) -> None:
     """Set the mode of a plain file."""
     descriptor = open_to_read(path)
@@ -448,7 +372,7 @@ def set_mode(path: str, mode: int) -> None:
 
 def remove(path: str) -> bool:
     """Remove a file or a link, and return whether there was one."""
-    with suppress(*_ABSENT), _place(path) as place:
+    with suppress(*ABSENT), open_place(path) as place:
         return _unlink(place)
     return False
 
@@ -456,7 +380,7 @@ def remove(path: str) -> bool:
 def remove_if_empty(path: str) -> bool:
     """Remove an empty folder, and return whether it did. The folder above may be one like /tmp."""
     try:
-        with _place(path, closed=False) as place:
+        with open_place(path, closed=False) as place:
             place.rmdir()
     except OSError:
         return False
@@ -465,23 +389,11 @@ def remove_if_empty(path: str) -> bool:
 
 def remove_folder(path: str) -> None:
     """Remove a folder with everything in it, or a link or file in its place. No link is followed."""
-    with suppress(*_ABSENT), _place(path) as place:
-        _remove_any(place)
+    with suppress(*ABSENT), open_place(path) as place:
+        remove_any(place)
 
 
-def empty_folder(path: str) -> None:
-    """Remove everything in a folder of any account, and keep the folder. A link in its place is not followed."""
-    with suppress(*_ABSENT), _place(path) as place:
-        descriptor = os.open(place, _FOLDER)
-        try:
-            for entry in [*_by_descriptor(descriptor).iterdir()]:
-                with suppress(FileNotFoundError):
-                    _remove_any(entry)
-        finally:
-            os.close(descriptor)
-
-
-def _remove_any(place: Path) -> None:
+def remove_any(place: Path) -> None:
     import shutil
 
     if stat.S_ISDIR(place.lstat().st_mode):
@@ -492,14 +404,14 @@ def _remove_any(place: Path) -> None:
 
 def rename(path: str, to: str) -> None:
     """Rename a file or folder; another file at the new path is replaced."""
-    with _place(path) as place, _place(to, make=True) as new_place:
+    with open_place(path) as place, open_place(to, make=True) as new_place:
         place.rename(new_place)
         _sync_folder(new_place)
 
 
 def link(path: str, target: str) -> bool:
     """Make a symbolic link in place of what is there; return whether it changed."""
-    with _place(path, make=True) as place:
+    with open_place(path, make=True) as place:
         with suppress(OSError):
             if str(place.readlink()) == target:
                 return False
@@ -512,7 +424,7 @@ def link(path: str, target: str) -> bool:
 def room_error(folder: str, size: int = 65536) -> str:
     """Return the error of writing a file in a folder; empty if there is room, or no such folder."""
     try:
-        with suppress(*_ABSENT), _place(f"{folder}/.tailrack-room") as place:
+        with suppress(*ABSENT), open_place(f"{folder}/.tailrack-room") as place:
             _unlink(place)
             try:
                 with os.fdopen(os.open(place, _NEW, 0o600), "wb") as stream:
@@ -526,7 +438,7 @@ def room_error(folder: str, size: int = 65536) -> str:
 
 def open_to_read(path: str) -> int | None:
     """Open a plain file; return None for anything else."""
-    with suppress(*_ABSENT), _place(path) as place:
+    with suppress(*ABSENT), open_place(path) as place:
         return _open_plain(place)
     return None
 
@@ -544,13 +456,13 @@ def read_process(pid: str, name: str) -> str:
 
 def open_to_lock(path: str) -> int:
     """Open a file that only root can open, and make it if it is missing. No child process inherits the descriptor."""
-    with _place(path, make=True) as place:
+    with open_place(path, make=True) as place:
         return os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def open_to_write(path: str, mode: int = 0o600) -> int:
     """Open an empty file for writing. A link in its place is replaced."""
-    with _place(path, make=True) as place:
+    with open_place(path, make=True) as place:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
             descriptor = os.open(place, flags, mode)
@@ -559,14 +471,6 @@ def open_to_write(path: str, mode: int = 0o600) -> int:
             descriptor = os.open(place, flags | os.O_EXCL, mode)
         os.fchmod(descriptor, mode)
         return descriptor
-
-
-def on_disk(path: str) -> str:
-    """Return a path as other programs find it. It differs only in tests."""
-    return path if root == "/" else f"{root}{path}"
-
-
-# Opening by descriptor.
 
 
 def random_name() -> str:
@@ -595,96 +499,6 @@ def _open_plain(place: Path) -> int | None:
         return descriptor
     os.close(descriptor)
     return None
-
-
-def _by_descriptor(descriptor: int) -> Path:
-    return Path(f"/proc/self/fd/{descriptor}")
-
-
-@contextmanager
-def _folder(path: str, *, make: bool = False, closed: bool = True) -> Iterator[Path]:
-    """Open a folder of root's, and give its path by descriptor. `closed`: refuse it if others can change it."""
-    descriptor = _open_folders(PurePosixPath(path), make=make)
-    try:
-        if closed:
-            _require_closed(os.fstat(descriptor), path)
-        yield _by_descriptor(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _place(path: str, *, make: bool = False, closed: bool = True) -> Iterator[Path]:
-    """Open the folder of a path like `_folder`, and give the path in it."""
-    pure = PurePosixPath(path)
-    with _folder(str(pure.parent), make=make, closed=closed) as folder:
-        yield folder / pure.name
-
-
-def _open_folders(path: PurePosixPath, *, make: bool) -> int:
-    """Open a folder, one part of its path after the other. Every folder on the way belongs to root."""
-    if not path.is_absolute() or ".." in path.parts:
-        raise ValueError(f"{path} must be an absolute path without '..'")
-    left = list(path.parts[1:])
-    descriptor = os.open(root, _ROOT)
-    links = 0
-    try:
-        while left:
-            name = left.pop(0)
-            state = _state_in(descriptor, name)
-            if state is None and make:
-                if _changed_by_others(os.fstat(descriptor)):
-                    raise Failure(
-                        f"another account can change a folder above {path}", f"run 'namei -l {path}' to find it"
-                    )
-                os.mkdir(name, 0o755, dir_fd=descriptor)
-            elif state is not None and stat.S_ISLNK(state.st_mode):
-                # /var/run is such a link.
-                if _changed_by_others(os.fstat(descriptor)) or (links := links + 1) > _MOST_LINKS:
-                    raise Failure(f"{path} leads through a link that another account can change")
-                target = PurePosixPath(os.readlink(name, dir_fd=descriptor))
-                if ".." in target.parts:
-                    raise Failure(f"{path} leads through a link with '..'")
-                left = [part for part in target.parts if part != "/"] + left
-                if target.is_absolute():
-                    descriptor = _step(descriptor, root, _ROOT)
-                continue
-            descriptor = _step(descriptor, name, _FOLDER)
-            if os.fstat(descriptor).st_uid != os.geteuid():
-                raise Failure(f"{path} leads through a folder of another account", f"run 'namei -l {path}' to find it")
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _step(descriptor: int, name: str, flags: int) -> int:
-    after = os.open(name, flags, dir_fd=descriptor)
-    os.close(descriptor)
-    return after
-
-
-def _state_in(folder: int, name: str) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
-def _require_closed(state: os.stat_result, path: str) -> None:
-    if _changed_by_others(state):
-        raise Failure(f"another account can change {path}", f"give it to root: see 'ls -ld {path}'")
-
-
-def _changed_by_others(state: os.stat_result) -> bool:
-    others = stat.S_IWOTH if state.st_gid in _groups_of_root() else _WRITABLE_BY_OTHERS
-    return state.st_uid != os.geteuid() or bool(state.st_mode & others)
-
-
-@cache
-def _groups_of_root() -> frozenset[int]:
-    """Return root's groups: Debian gives /usr/local to the group staff, and Ubuntu gives /var/log to syslog."""
-    return frozenset({0, *(group.gr_gid for group in grp.getgrall() if group.gr_name in ("staff", "syslog"))})
 
 
 def numbers_of(account: str) -> tuple[int, int]:

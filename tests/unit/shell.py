@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from components.node import accounts, files, locks, packages, passwd, run, waiting
+from components.node import accounts, files, locks, packages, passwd, run, safe_path, waiting
 from components.node.commands import function_of
 from components.node.failure import Failure
 from components.node.step import main, work
@@ -233,7 +233,7 @@ class Shell:
             for target, name, new in (
                 (run, "subprocess", inside),
                 (accounts, "subprocess", inside),
-                (files, "root", str(self.root)),
+                (safe_path, "root", str(self.root)),
                 (files, "_uid", lambda owner: os.geteuid()),
                 (files, "_gid", lambda group: os.getegid()),
                 (files, "_write", recorded),

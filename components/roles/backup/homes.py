@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.node import files, run
+from components.node import files, folders, run
 from components.node.failure import Failure
 from components.node.install import FOLDER as PROGRAMS
 from components.node.locks import Lock
@@ -66,7 +66,8 @@ def save_homes() -> None:
     # The head node's own backup does not remove old data while this lock is held.
     with Lock("backup-homes", seconds=_LOCK_SECONDS):
         # Root's folders are no homes.
-        owned = [name for name, ids in files.folders_in(settings.path).items() if ids[0] and not name.endswith(".new")]
+        there = folders.folders_in(settings.path).items()
+        owned = [name for name, ids in there if ids[0] and not name.endswith(".new")]
         sizes = {name: _size(settings, name) for name in owned}
         reasons = _take_too_large(settings, sizes)
         restic(FOLDER, "unlock", limit=300)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from components.node import files, run
+from components.node import files, folders, run
 from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.locks import Lock
@@ -151,7 +151,7 @@ def _save() -> None:
             folder, _, pattern = path.rpartition("/")
             names = fnmatch.filter(files.names_in(folder), pattern) if "*" in pattern else [pattern]
             for name in names:
-                if files.kind_of(f"{folder}/{name}"):
+                if folders.kind_of(f"{folder}/{name}"):
                     _copy(f"{folder}/{name}")
     cluster = (files.read(f"{FOLDER}/cluster") or "").strip()
     files.write(f"{STAGE}/backup", f"cluster={cluster}\nhead={socket.gethostname()}\nmade={int(time.time())}")
@@ -233,7 +233,7 @@ def _copy_slurm() -> None:
     state at the backup's start. A restored slurmctld would start a running job again if it were saved as pending.
     """
     folder = Path(files.on_disk(CONTROLLER_STATE))
-    if not stat.S_ISDIR(files.kind_of(CONTROLLER_STATE)):
+    if not stat.S_ISDIR(folders.kind_of(CONTROLLER_STATE)):
         return
 
     def saved() -> float:

@@ -54,7 +54,7 @@ class Home:
     @property
     def pointed(self) -> str:
         """Return the complete version that the link leads to; empty without one."""
-        if files.kind_of(self.link) != stat.S_IFLNK:
+        if folders.kind_of(self.link) != stat.S_IFLNK:
             return ""
         version = Path(files.on_disk(self.link)).readlink().name
         return version if version in self.versions() else ""
@@ -65,7 +65,7 @@ class Home:
 
     def names(self) -> list[str]:
         """Return the names of all versions, and of parts of them."""
-        return files.names_in_any(self.base) if files.is_folder(self.base) else []
+        return folders.names_in_any(self.base) if files.is_folder(self.base) else []
 
     def versions(self) -> list[str]:
         """Return the names of complete versions."""
@@ -86,7 +86,7 @@ class Home:
                 files.make_folder(folder)
         files.add_line(FOLDERS, self.folder)
         folders.give(ACCOUNT, 0o755, self.base)
-        if files.kind_of(self.link) not in (0, stat.S_IFLNK):
+        if folders.kind_of(self.link) not in (0, stat.S_IFLNK):
             raise Failure(
                 f"{self.link} exists on {host} and was not made by tailrack",
                 f"move it away, or set another folder or name in tailrack:datasets ('ls -ld {self.link}' on {host})",
@@ -105,7 +105,7 @@ class Home:
         return int(size) if size.isdecimal() else 0
 
     def remove_link(self) -> None:
-        if files.kind_of(self.link) == stat.S_IFLNK:
+        if folders.kind_of(self.link) == stat.S_IFLNK:
             files.remove(self.link)
 
     def remove(self, *names: str) -> None:

@@ -136,7 +136,7 @@ def _remains() -> Iterator[str]:
     yield "- on a head node, users' files: the directory of the share, owned by their uids"
     for folder, line in _KEPT_FOLDERS.items():
         # Accounts own folders above some of them.
-        parts = files.parts_of(folder)
+        parts = folders.parts_of(folder)
         if parts and parts[-1].path == folder and stat.S_ISDIR(parts[-1].type):
             yield f"- {line}"
     recorded = sorted(set(files.lines(RECORD)))

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.node import files
+from components.node import files, folders
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
 from components.node.log import STATE_DIR, note
@@ -124,7 +124,7 @@ def _refuse_open_folder(step: Step, path: str) -> None:
             f"the folder {path}, which tailrack:mlflow.index names, is not on {step.host}",
             "put the wheels there (docs/failures.md#mlflow), or remove the key; then run up again",
         )
-    for part in reversed(files.parts_of(path)):
+    for part in reversed(folders.parts_of(path)):
         if part.type != stat.S_IFDIR or part.uid or part.mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise Failure(
                 f"{part.path} can be changed by others than root on {step.host} (owner {part.uid}, mode {part.mode:o}, "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import stat
 from pathlib import PurePosixPath
 
-from components.node import files, systemd
+from components.node import files, folders, systemd
 from components.node.failure import Failure
 from components.node.log import STATE_DIR
 from components.node.run import attempt, run
@@ -57,7 +57,7 @@ def write_units(mount: Wanted) -> None:
 def _make_folders(path: str) -> None:
     """Make the mount point, and record the folders that did not exist."""
     for folder in [*reversed(PurePosixPath(path).parents), PurePosixPath(path)]:
-        if files.kind_of(str(folder)) != stat.S_IFDIR:
+        if folders.kind_of(str(folder)) != stat.S_IFDIR:
             files.add_line(RECORD, f"folder {folder}")
             files.make_folder(str(folder))
 

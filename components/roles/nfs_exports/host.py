@@ -9,7 +9,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Sequence
 
-from components.node import files, kernel, packages, systemd
+from components.node import files, folders, kernel, packages, systemd
 from components.node.failure import Failure, do_each
 from components.node.kernel import mounts, mounts_at
 from components.node.log import LOG_DIR, note
@@ -104,12 +104,12 @@ def conflict(path: str) -> str:
     entries = entries or [f"{row[0]} {row[2]}" for row in map(str.split, fstab()) if row[1:2] == [path] and row[2:]]
     if entries:
         return f"another mount ({', '.join(entries)})"
-    kind = files.kind_of(path)
+    kind = folders.kind_of(path)
     if kind == stat.S_IFLNK:
         return "a link"
     if kind not in (0, stat.S_IFDIR):
         return "not a folder"
-    names = files.names_in_any(path)[:_MOST_NAMES] if kind else []
+    names = folders.names_in_any(path)[:_MOST_NAMES] if kind else []
     return f"a folder with files ({' '.join(names)})" if names else ""
 
 
@@ -184,7 +184,7 @@ def share_is_a_file_system(path: str) -> bool:
     inside = f"{own.root.rstrip('/')}/"
     # A mounted file, as in containers, gives no access to others.
     return all(
-        f"{mount.root.rstrip('/')}/".startswith(inside) or files.kind_of(mount.target) != stat.S_IFDIR
+        f"{mount.root.rstrip('/')}/".startswith(inside) or folders.kind_of(mount.target) != stat.S_IFDIR
         for mount in everything
         if mount.device == own.device
     )

@@ -10,7 +10,7 @@ import stat
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from components.node import files, packages, systemd
+from components.node import files, folders, packages, systemd
 from components.node.failure import Failure
 from components.node.kernel import mounts_at
 from components.node.log import STATE_DIR, note
@@ -162,7 +162,7 @@ def mount_unit(path: str, kind: str = "mount") -> str:
 def ensure_mount_point(path: str) -> None:
     """Create the share's mount point, and note that it did not exist."""
     try:
-        if files.kind_of(path) == stat.S_IFDIR:
+        if folders.kind_of(path) == stat.S_IFDIR:
             return
     except OSError:
         # A mount is there whose server is gone.

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from components.node import files
+from components.node import files, folders
 from components.node.failure import Failure, run_program
 from components.node.folders import acl_of
 from components.node.kernel import Mount, mounts, mounts_at
@@ -130,14 +130,14 @@ def _bare(path: str) -> str:
 
 def _is_folder(path: str) -> bool:
     try:
-        return files.kind_of(path) == stat.S_IFDIR
+        return folders.kind_of(path) == stat.S_IFDIR
     except OSError:
         return False
 
 
 def _root_owns_parents(place: str, share: str) -> bool:
     """Return whether only root can replace a folder on the path from the share."""
-    above = [part for part in files.parts_of(place) if part.path != place and _inside(part.path, share) is not None]
+    above = [part for part in folders.parts_of(place) if part.path != place and _inside(part.path, share) is not None]
     return all(part.uid == 0 for part in above)
 
 

@@ -81,14 +81,14 @@ def pod_boot(step: Step, values: UsersValues) -> None:
 
 def pod_leave(step: Step, nfs_exports_mount: str) -> None:
     """Remove the link."""
-    if files.kind_of(nfs_exports_mount) == stat.S_IFLNK:
+    if folders.kind_of(nfs_exports_mount) == stat.S_IFLNK:
         files.remove(nfs_exports_mount)
 
 
 def make_homes(values: UsersValues, host: str) -> None:
     """Make a home for each user. Raises Failure if the path of the share is taken."""
     mount = values.nfs_exports_mount
-    if files.kind_of(mount) not in (0, stat.S_IFLNK) and not files.remove_if_empty(mount):
+    if folders.kind_of(mount) not in (0, stat.S_IFLNK) and not files.remove_if_empty(mount):
         raise Failure(
             f"{mount} is a folder with files on this pod, and homes must be there, at the same path as elsewhere",
             f"set tailrack:storage.mount to another folder, for all machines, or move {mount} away on {host}",

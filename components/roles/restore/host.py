@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.node import files
+from components.node import files, folders
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.log import STATE_DIR, note
@@ -80,7 +80,7 @@ def read_backup(folder: str, backup: str, cluster: str, to: str) -> None:
 
 def is_folder(path: str) -> bool:
     """Return whether a path in the tree is a folder."""
-    return files.kind_of(path) == stat.S_IFDIR
+    return folders.kind_of(path) == stat.S_IFDIR
 
 
 def restore_homes(keys: str, cluster: str, made: int, share: str, accounts: Sequence[Account]) -> None:
@@ -131,7 +131,7 @@ def _restore_home(keys: str, backup: Backup, stage: str, account: Account) -> No
             "check 'df -h' and the backup's target, then run up again; or remove tailrack:backup.homes to restore the "
             "head node without homes",
         )
-    uid = files.folders_in(f"{stage}{home_path('')}")[account.name][0]
+    uid = folders.folders_in(f"{stage}{home_path('')}")[account.name][0]
     if uid != account.uid:
         # The user had another number when the backup was made.
         ids = f"{account.uid}:{account.gid}"
@@ -230,7 +230,7 @@ def restore(step: Step, values: RestoreValues) -> None:
 
 
 def _require_new(step: Step) -> None:
-    if files.exists(f"{STATE_DIR}/ssh_authority") or files.kind_of(f"{CONTROLLER_STATE}/job_state"):
+    if files.exists(f"{STATE_DIR}/ssh_authority") or folders.kind_of(f"{CONTROLLER_STATE}/job_state"):
         raise Failure(
             f"tailrack:head.restore_from needs a new machine, and {step.host} has a head node's state, which would be "
             "lost",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 
-from components.node import files
+from components.node import files, folders
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.step.step import Step
@@ -74,7 +74,7 @@ def _list(file: str, folder: str) -> list[str]:
 
 def _require_root_path(folder: str, host: str) -> None:
     """Raise Failure if any account but root could replace a folder on the path."""
-    for part in reversed(files.parts_of(folder)):
+    for part in reversed(folders.parts_of(folder)):
         path = part.path
         if part.type == stat.S_IFLNK:
             raise Failure(
@@ -109,14 +109,14 @@ def _ensure_folder(path: str, host: str) -> None:
         )
     # Note the folder before creating it, so that an interrupted step leaves no unknown folder.
     files.add_line(MADE, path)
-    files.make_new_folder(path)
+    folders.make_new_folder(path)
 
 
 def leave(step: Step) -> None:
     """Remove jobs' folders, then the folders around them that this role created."""
     for folder in filter(None, files.lines(SCRATCH)):
         put_aside_ended(folder)
-        for name, owner in files.folders_in(folder).items():
+        for name, owner in folders.folders_in(folder).items():
             empty_folder(f"{folder}/{name}", owner, *_WAIT)
         if is_there(folder) and not files.remove_if_empty(folder):
             note(f"{folder} stays: some files of jobs could not be removed")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from components.node import files
+from components.node import files, folders
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.log import STATE_DIR
@@ -47,7 +47,7 @@ exec find . -xdev -mindepth 1 -type d -empty -mmin +60 -delete"""
 
 def is_there(folder: str) -> bool:
     """Return whether a folder exists. The one above may be like /tmp."""
-    parts = files.parts_of(folder)
+    parts = folders.parts_of(folder)
     return bool(parts) and parts[-1].path == folder and parts[-1].type == stat.S_IFDIR
 
 
@@ -57,7 +57,7 @@ def sweep() -> None:
         if not folder:
             continue
         put_aside_ended(folder)
-        for name, owner in files.folders_in(folder).items():
+        for name, owner in folders.folders_in(folder).items():
             if name.startswith("gone."):
                 empty_folder(f"{folder}/{name}", owner, "--no-block")
         # No new jobs get folders in a former parent.
@@ -67,7 +67,7 @@ def sweep() -> None:
 
 def put_aside_ended(folder: str) -> None:
     """Rename folders of ended jobs, because the same job may start here again."""
-    for name in files.folders_in(folder):
+    for name in folders.folders_in(folder):
         if name[0].isdigit() and not files.exists(f"{JOBS_HERE}/{name}"):
             _put_aside(folder, name)
 
@@ -130,7 +130,7 @@ def remove_caches(folder: str, *options: str) -> None:
 def _unused(folder: str) -> dict[str, tuple[int, int]]:
     """Return the caches of users without a job on this node, by name, with their owners."""
     users = {(files.read(f"{JOBS_HERE}/{job}") or "").strip() for job in files.names_in(JOBS_HERE)}
-    return {name: owner for name, owner in files.folders_in(folder).items() if name not in users}
+    return {name: owner for name, owner in folders.folders_in(folder).items() if name not in users}
 
 
 def _clean(path: str, owner: tuple[int, int], minutes: int) -> None:

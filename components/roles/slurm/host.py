@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.node import files, systemd
+from components.node import files, folders, systemd
 from components.node.failure import Failure
 from components.node.files import File
 from components.node.folders import give, read_theirs
@@ -389,7 +389,7 @@ def _forget_files() -> None:
 def _forget_state() -> None:
     if was_controller():
         take_slurm_folder()
-        files.empty_folder(CONTROLLER_STATE)
+        folders.empty_folder(CONTROLLER_STATE)
 
 
 _ANSWER_SECONDS = 60

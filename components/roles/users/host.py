@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import PurePosixPath
 
-from components.node import files
+from components.node import files, folders
 from components.node.accounts import owns_folder
 from components.node.failure import Failure
 from components.node.log import note
@@ -94,7 +94,7 @@ def make_homes(values: UsersValues, host: str) -> None:
 def _require_closed(folder: str) -> None:
     """Raise Failure if another account than root could replace a home, or a folder above it."""
     for place in (PurePosixPath(folder), *PurePosixPath(folder).parents):
-        state = files.lstat(str(place))
+        state = folders.lstat(str(place))
         if not state or state.st_uid != os.geteuid() or (state.st_mode & 0o022 and not state.st_mode & stat.S_ISVTX):
             raise Failure(
                 f"the folder {place} is not root's, or others can replace the homes in it",
@@ -122,7 +122,7 @@ def _ensure_home(account: Account, folder: str, elsewhere: bool) -> bool:
     """Make a home that is missing, and the user's key in it. Return whether the user has a home."""
     name, home = account.name, f"{folder}/{account.name}"
     try:
-        state = files.lstat(home)
+        state = folders.lstat(home)
         if state and elsewhere and (state.st_uid != account.uid or not stat.S_ISDIR(state.st_mode)):
             return False
         present = state is not None
@@ -164,7 +164,7 @@ def _forget_keys(name: str, home: str) -> None:
     """Remove the keys and jobs of a former user. Phase `machine` has closed the account. Other files stay."""
     # A server may refuse root; the commands run as the user.
     with suppress(PermissionError):
-        if files.kind_of(home) != stat.S_IFDIR:
+        if folders.kind_of(home) != stat.S_IFDIR:
             return
     accounts.try_in_home(name, home, _NO_KEYS, f"could not remove the keys of {name} from {home}/.ssh")
     if exists("scancel") and not slurm.end("-u", name):

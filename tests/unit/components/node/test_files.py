@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from components.node import accounts, files, folders
+from components.node import accounts, files, folders, safe_path
 from components.node.failure import Failure
 from components.node.run import Ended
 
@@ -28,7 +28,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (place / name).mkdir(mode=0o755)
     (place / "outside/file").write_text("precious\n")
     (place / "outside/file").chmod(0o600)
-    monkeypatch.setattr(files, "root", str(place))
+    monkeypatch.setattr(safe_path, "root", str(place))
     yield place
     shutil.rmtree(place)
 
@@ -202,37 +202,37 @@ def test_files_in_a_folder_get_its_owner_unless_they_have_a_second_name(machine:
 def test_the_parts_of_a_path_include_their_owners_and_follow_no_link(machine: Path) -> None:
     give_to_others(machine / "var/theirs")
     (machine / "var/theirs/link").symlink_to(machine / "outside")
-    parts = files.parts_of("/var/theirs/link/file")
+    parts = folders.parts_of("/var/theirs/link/file")
     assert [(part.path, part.type, part.uid) for part in parts] == [
         ("/var", stat.S_IFDIR, 0),
         ("/var/theirs", stat.S_IFDIR, THEIRS),
         ("/var/theirs/link", stat.S_IFLNK, 0),
     ]
-    assert files.parts_of("/") == files.parts_of("/nothing") == []
+    assert folders.parts_of("/") == folders.parts_of("/nothing") == []
 
 
 def test_root_makes_and_removes_its_folders_in_one_like_tmp_and_takes_nobodys(machine: Path) -> None:
     place = machine / "var/open"
     place.mkdir()
     place.chmod(0o1777)
-    files.make_new_folder("/var/open/ours")
+    folders.make_new_folder("/var/open/ours")
     assert mode_of(place / "ours") == 0o755
     (place / "ours/file").touch()
     assert not files.remove_if_empty("/var/open/ours")
     (place / "link").symlink_to(machine / "outside")
     for name in ("ours", "link"):
         with pytest.raises(FileExistsError):
-            files.make_new_folder(f"/var/open/{name}")
+            folders.make_new_folder(f"/var/open/{name}")
     (place / "ours/file").unlink()
     (place / "ours/inner").mkdir()
     (place / "ours/link").symlink_to(place)
-    assert files.folders_in("/var/open/ours") == {"inner": (os.geteuid(), os.getegid())}
+    assert folders.folders_in("/var/open/ours") == {"inner": (os.geteuid(), os.getegid())}
     assert files.remove_if_empty("/var/open/ours/inner")
-    assert files.folders_in("/var/nothing") == {}
+    assert folders.folders_in("/var/nothing") == {}
     assert not files.remove_if_empty("/var/nothing/inner")
     place.chmod(0o777)
     with pytest.raises(Failure, match="another account can replace"):
-        files.make_new_folder("/var/open/more")
+        folders.make_new_folder("/var/open/more")
 
 
 def test_a_folder_goes_with_all_that_is_in_it_and_nothing_behind_its_links(machine: Path) -> None:
@@ -276,10 +276,10 @@ def test_an_accounts_folder_is_emptied_but_nothing_behind_its_links(machine: Pat
     (machine / "var/theirs/sub").mkdir()
     (machine / "var/theirs/sub/file").touch()
     (machine / "var/theirs/link").symlink_to(machine / "outside")
-    files.empty_folder("/var/theirs")
+    folders.empty_folder("/var/theirs")
     assert list((machine / "var/theirs").iterdir()) == []
     (machine / "var/link").symlink_to(machine / "outside")
-    files.empty_folder("/var/link")
+    folders.empty_folder("/var/link")
     assert (machine / "outside/file").exists()
 
 

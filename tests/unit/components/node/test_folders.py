@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from components.node import files, folders
+from components.node import files, folders, safe_path
 from components.node.failure import Failure
 from components.node.folders import Acl, acl_of
 
@@ -40,7 +40,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "outside").mkdir(mode=0o700)
     (folder / "outside" / "file").write_text("precious\n")
     (folder / "outside" / "file").chmod(0o600)
-    monkeypatch.setattr(files, "root", str(folder))
+    monkeypatch.setattr(safe_path, "root", str(folder))
     yield folder
     shutil.rmtree(folder)
 

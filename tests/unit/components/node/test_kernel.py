@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from components.node import files, kernel
+from components.node import kernel, safe_path
 from components.node.kernel import cpu_limit, memory_limit_mb, mounts, mounts_at
 from components.node.systemd import name_of_path
 from tests.unit.shell import Shell
@@ -32,7 +32,7 @@ TABLE = r"""22 28 0:21 / /proc rw,nosuid shared:12 - proc proc rw
 def test_mounts_have_places_and_options_and_the_top_one_is_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "root", str(tmp_path))
+    monkeypatch.setattr(safe_path, "root", str(tmp_path))
     assert mounts() == []
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/mountinfo").write_text(TABLE)

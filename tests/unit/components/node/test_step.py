@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from components.node import files
+from components.node import safe_path
 from components.node.failure import Failure
 from components.node.step.main import report
 from components.steps.composition import Script
@@ -191,7 +191,7 @@ def test_a_log_without_room_is_reported_without_a_log() -> None:
 
 
 def test_a_folder_that_others_can_change_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "root", str(tmp_path))
+    monkeypatch.setattr(safe_path, "root", str(tmp_path))
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc").chmod(0o777)
     first, last = report("a1", "a1-check", Failure("")).splitlines()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from components.node import files
+from components.node import files, safe_path
 from components.roles.fabric import groups, networks, proof
 from components.roles.fabric.host import networks_here
 from components.roles.fabric.networks import FabricError, Thing
@@ -40,7 +40,7 @@ class Site:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder / NODES.lstrip("/")
-        monkeypatch.setattr(files, "root", str(folder))
+        monkeypatch.setattr(safe_path, "root", str(folder))
         files.make_folder(NODES)
         self.asked: list[tuple[str, str]] = []
         self.silent: set[str] = set()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.node import files
+from components.node import folders, safe_path
 from components.node.failure import Failure
 from components.node.run import Ended
 from components.roles.backup import homes, program, restic
@@ -98,8 +98,8 @@ class Head:
 @pytest.fixture
 def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Head:
     made = Head(tmp_path)
-    monkeypatch.setattr(files, "root", str(tmp_path))
-    monkeypatch.setattr(files, "folders_in", lambda path: owners(tmp_path / path.lstrip("/")))
+    monkeypatch.setattr(safe_path, "root", str(tmp_path))
+    monkeypatch.setattr(folders, "folders_in", lambda path: owners(tmp_path / path.lstrip("/")))
     for module in (homes, restic, restore_host):
         monkeypatch.setattr(module, "restic", made.target.restic)
     monkeypatch.setattr(homes, "attempt_bounded", made.target.alone)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.node import files
+from components.node import safe_path
 from components.node.run import Ended
 from components.roles.pod_staging import steps
 from components.slurm_commands import slurm
@@ -17,7 +17,7 @@ ROW = "   0: {local}:9C40 0100007F:1A81 {state} 00000000:00000000 00:00000000 00
 @pytest.fixture
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for the pod, without connections."""
-    monkeypatch.setattr(files, "root", str(tmp_path))
+    monkeypatch.setattr(safe_path, "root", str(tmp_path))
     (tmp_path / "proc" / "net").mkdir(parents=True)
     for name in ("tcp", "tcp6"):
         (tmp_path / "proc" / "net" / name).write_text(HEAD)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from components.node import files
+from components.node import safe_path
 from components.node.failure import Failure
 from components.roles.pod import library
 from components.roles.role import template
@@ -489,7 +489,7 @@ os.kill(int(child), 9)
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for the pod's disk."""
-    monkeypatch.setattr(files, "root", str(tmp_path))
+    monkeypatch.setattr(safe_path, "root", str(tmp_path))
     return tmp_path
 
 

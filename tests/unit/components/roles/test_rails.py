@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.node import files
+from components.node import files, safe_path
 from components.roles.fabric import groups, proof
 from components.roles.fabric import networks as fabric_networks
 from components.roles.fabric.networks import FabricError, Thing
@@ -27,7 +27,7 @@ class Rack:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.monkeypatch = folder, monkeypatch
         self.nodes = folder / NODES.lstrip("/")
-        monkeypatch.setattr(files, "root", str(folder))
+        monkeypatch.setattr(safe_path, "root", str(folder))
         files.make_folder(NODES)
         self.asked: list[tuple[str, str]] = []
         self.joined = 0

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from components.node import files
+from components.node import files, folders
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.accounting.database import make_database, restore_dump
@@ -220,7 +220,7 @@ def test_homes_on_another_server_are_made_by_root_or_by_their_users(machine: She
     with mock.patch.object(files, "make_folder", side_effect=PermissionError):
         problem = machine.failure_of(make_homes, values, "head")
         # The server may hide the homes from root.
-        hidden = mock.patch.object(files, "lstat", side_effect=PermissionError)
+        hidden = mock.patch.object(folders, "lstat", side_effect=PermissionError)
         with hidden, mock.patch("components.roles.users.host._require_closed"):
             assert machine.failure_of(make_homes, values, "head") == problem
     names, name = ("bob", "bob") if sticky else ("ada, bob", "ada")

@@ -63,8 +63,9 @@ SWEPT = re.compile(
     r"/etc/systemd/system/(tailrack-[^/]*|[^/]*\.d/tailrack(-(protect|restart))?\.conf)$|/usr/local/sbin/tailrack-|/usr/local/lib/tailrack/"
     r"|/etc/tailrack/|/etc/opk/|/var/lib/tailrack/|/run/|/workspace/\.tailrack/"
 )
-# What a role puts back for another one.
+# What a role puts back for another one, or writes into a folder of the record.
 RESTORED = {
+    ("user_keys", "/etc/opk/{name}"): "the record has the folder",
     ("restore", "/var/lib/tailscale/tailscaled.state"): "tailscaled's own, which logging out empties",
     ("restore", "/etc/exports.d/{name}"): "nfs_exports removes its lines of nodes",
 }

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from components.node import files
+from components.node import folders
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.node.step.values import read_values
@@ -254,8 +254,8 @@ def test_a_folder_of_wheels_that_others_could_change_is_refused(host: Shell) -> 
     host.path("/link").symlink_to("wheels")
     assert "/link can be changed by others than root" in install(host, "/link")
     host.path("/wheels").chmod(0o755)
-    others = [files.Part("/wheels", stat.S_IFDIR, 0o755, 1000)]
-    with mock.patch.object(files, "parts_of", return_value=others):
+    others = [folders.Part("/wheels", stat.S_IFDIR, 0o755, 1000)]
+    with mock.patch.object(folders, "parts_of", return_value=others):
         assert "(owner 1000, mode 755, or a link)" in install(host, "/wheels")
     assert "which tailrack:mlflow.index names, is not on a1" in install(host, "/none")
     assert not host.path(PROGRAM).exists()

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 import yaml
 
-from components.node import files
+from components.node import folders
 from components.node.step.step import Step
 from components.roles.nfs_exports import ganesha, kernel_server
 from components.roles.nfs_exports.exports import export_line
@@ -214,7 +214,7 @@ def test_a_failing_mount_stops_the_step_with_the_message_of_systemd(node: Shell)
 
 def test_a_mount_point_that_was_not_there_goes_with_the_machine(node: Shell) -> None:
     lost = mock.Mock(side_effect=OSError(errno.ESTALE, "Stale file handle"))
-    with mock.patch.object(files, "kind_of", lost):
+    with mock.patch.object(folders, "kind_of", lost):
         node.call(ensure_mount_point, "/shared")
     assert not node.path("/shared").exists()
     assert not node.path(NFS_BEFORE).exists()

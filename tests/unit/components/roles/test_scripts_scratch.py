@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from components.node import files
+from components.node import files, safe_path
 from components.node import run as running
 from components.node.declared import Record
 from components.node.step.step import Step
@@ -191,7 +191,7 @@ def cleaned(node: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Non
     """Clean the caches of a node as the timer does, on a disk that is so full."""
     compute(node)
     node.stub("systemd-run", 'while [ "$1" != /bin/sh ]; do shift; done; exec "$@"')
-    monkeypatch.setattr(files, "root", str(node.root))
+    monkeypatch.setattr(safe_path, "root", str(node.root))
     monkeypatch.setattr(running, "PATH", f"{node.root / 'stubs'}:{os.environ['PATH']}")
     # The time of a file's creation cannot be set.
     monkeypatch.setattr(sweep, "_CLEAN", sweep._CLEAN.replace(' -cmin +"$2"', ""))

@@ -73,8 +73,8 @@ folder = f"/proc/{process.pid}/fd"
         f"file=open({str(tmp_path / 'open')!r}, 'w'))\nstep.result('pid', process.pid)"
     )
     whole = f"{script.file}\n{render_request('probe', 'a1', 'tailrack', '', {})}"
-    imports = "import sys; from components.node import files; from components.node.step.main import main"
-    words = [sys.executable, "-c", f"{imports}; files.root = {str(tmp_path)!r}; sys.exit(main(['up']))"]
+    imports = "import sys; from components.node import safe_path; from components.node.step.main import main"
+    words = [sys.executable, "-c", f"{imports}; safe_path.root = {str(tmp_path)!r}; sys.exit(main(['up']))"]
     done = subprocess.run(words, input=whole, cwd=PROJECT, capture_output=True, text=True, timeout=60)
     pid = re.fullmatch(r'\{"pid": (\d+)\}\n', done.stdout)
     assert pid, done.stderr
