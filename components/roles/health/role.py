@@ -81,8 +81,9 @@ def _script(kind: str, name: str) -> File:
         # No Python starts on a node without scratch folders.
         program = launcher("scratch-clean", "begin" if kind == "prolog" else "end")
         return File(path, program.replace("\n", f"\n[ -e {SCRATCH} ] || [ -e {CACHES} ] || exit 0\n", 1), "0755")
-    # The lock on jobs stays until the program ends.
-    program = f"\nexec {command_line('leftovers')}" if name == "20-leftovers" else ""
+    # After these lines of bash; a lock that they took stays until the program ends.
+    command = {"20-gpus": "gpus-in-use", "20-leftovers": "leftovers"}.get(name)
+    program = f'\nexec {command_line(command)} "${{SLURM_JOB_GPUS:-}}"' if command else ""
     return File(path, template("health", f"{kind}-{name}") + program, "0755")
 
 
@@ -101,7 +102,6 @@ def _files() -> tuple[File, ...]:
     scripts = [_script(kind, name) for kind, names in (("prolog", PROLOG), ("epilog", EPILOG)) for name in names]
     return (
         *scripts,
-        File(f"{LIB}/gpus-in-use", launcher("gpus-in-use"), "0755"),
         File(CHECKS, launcher("node-checks"), "0755"),
         File(HEALTH_CHECK, launcher("health-check"), "0755"),
         File(SHARE_MOUNTED, needs="nfs_exports_mount"),
