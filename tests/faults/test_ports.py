@@ -89,7 +89,7 @@ def held(cluster: Cluster, machine: str) -> str:
              "smarthost": "b.c:25"}]}}  # fmt: skip
     config = {key.removeprefix("tailrack:"): value for key, value in plain.items() if key.startswith("tailrack:")}
     rows = holders(roles(parse(config, base_dir=cluster.folder)))
-    return " ".join(str(port) for port, _, where in rows if where == "all" or machine == "head")
+    return " ".join(str(port) for port, _, where, *_ in rows if where == "all" or machine == "head")
 
 
 def not_refused(said: str) -> set[str]:
