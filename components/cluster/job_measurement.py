@@ -19,6 +19,7 @@ from components.cluster.head_node import HeadNode
 from components.measurement.job_plans import JobPlan
 from components.measurement.plan import START_SECONDS, Node, script
 from components.measurement.scopes import retries
+from components.measurement.validate import MARGIN_SECONDS
 from components.roles.slurm.files import measured_settings
 from components.steps import results
 from components.steps.composition import Script
@@ -109,7 +110,8 @@ def measuring_step(
         # Measurements use a lock instead of dependencies (validate.py): if one failed while another was removed, the
         # CLI (3.260) would write a state that it cannot read.
         depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in nodes.values())],
-        limit_seconds=sum(seconds) + 360,
+        # First it may wait for the step of a run that was killed.
+        limit_seconds=2 * (sum(seconds) + MARGIN_SECONDS),
     )
 
 

@@ -41,6 +41,8 @@ _KEPT = f"{STATE_DIR}/validation"
 _MOST_KEPT = 80_000_000
 # Seconds for slurmctld to report its nodes: it may restart, or hang until its watchdog restarts it.
 _ANSWER_SECONDS = 120
+# Seconds of a step beside its limits.
+MARGIN_SECONDS = 360
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,8 @@ def _up(step: Step, values: ValidateValues) -> None:
 
 def _wait_for_this_measurement(step: Step, values: ValidateValues) -> None:
     """Take a lock of the scope: the step of a run that was killed may still measure it, in the same folder."""
-    lock = Lock(f"measure-{values.scope}", seconds=values.queue_limit + values.measurement_limit)
+    longest = values.queue_limit + values.run_limit + values.measurement_limit + MARGIN_SECONDS
+    lock = Lock(f"measure-{values.scope}", seconds=longest)
     step.at_end.append(lock.release)
 
 

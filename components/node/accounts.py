@@ -88,6 +88,8 @@ def as_user(
 def main(arguments: Sequence[str]) -> int:
     """Run a program as an account, for scripts: its name, seconds, bytes, words. Stdin is empty."""
     name, limit, most, *words = arguments
+    # Ended by its script's limit, it ends the program.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     # A dump of a database goes to the file that stdout is.
     into = sys.stdout.buffer if int(most) > 10**8 else None
     ended = as_user(name, *words, limit=float(limit), most=int(most), into=into)

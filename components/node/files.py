@@ -44,6 +44,7 @@ _unwritten: dict[int, int] | None = None
 # Where programs that a step calls, such as dpkg and useradd, write.
 _ALSO_WRITTEN = ("/", "/etc", "/opt", "/usr", "/usr/local", "/var", "/var/lib")
 
+_TRIES = 10  # to remove a folder that another process changes
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -389,17 +390,24 @@ def remove_if_empty(path: str) -> bool:
 
 def remove_folder(path: str) -> None:
     """Remove a folder with everything in it, or a link or file in its place. No link is followed."""
-    with suppress(*ABSENT), open_place(path) as place:
-        remove_any(place)
+    if exists(path):
+        with open_place(path) as place:
+            remove_any(place)
 
 
 def remove_any(place: Path) -> None:
+    """Remove a file or a folder with all that is in it, also if another process removes something meanwhile."""
     import shutil
 
-    if stat.S_ISDIR(place.lstat().st_mode):
-        shutil.rmtree(place)
-    else:
-        _unlink(place)
+    for left in reversed(range(_TRIES)):
+        if place.is_symlink() or not place.is_dir():
+            _unlink(place)
+            return
+        try:
+            shutil.rmtree(place)
+        except FileNotFoundError:
+            if not left:
+                raise
 
 
 def rename(path: str, to: str) -> None:

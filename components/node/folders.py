@@ -195,11 +195,12 @@ def make_new_folder(path: str, mode: int = 0o755) -> None:
 
 def empty_folder(path: str) -> None:
     """Remove everything in a folder of any account, and keep the folder. A link in its place is not followed."""
-    with suppress(*ABSENT), open_place(path) as place:
+    if not files.is_folder(path):
+        return
+    with open_place(path) as place:
         descriptor = os.open(place, FOLDER)
-        try:
-            for entry in [*by_descriptor(descriptor).iterdir()]:
-                with suppress(FileNotFoundError):
-                    remove_any(entry)
-        finally:
-            os.close(descriptor)
+    try:
+        for entry in [*by_descriptor(descriptor).iterdir()]:
+            remove_any(entry)
+    finally:
+        os.close(descriptor)

@@ -139,7 +139,7 @@ def _report_invalid(key: Key, detail: ErrorDetails, path: str, inside: bool, rep
         problem = f"is longer than {context['max_length']} characters"
     else:
         problem = f"does not fit in {key.help.wants}" if inside else f"is not {key.help.wants}"
-        choices = re.findall(r"'([^']*)'", context.get("expected", ""))
+        choices = [] if hidden else re.findall(r"'([^']*)'", context.get("expected", ""))
         for similar in difflib.get_close_matches(str(detail["input"])[:100].lower(), choices, 1, 0.75):
             fix = f"did you mean {shown(similar)}?"
     seen = MASK if hidden or context.get("hide") else shown(detail["input"])

@@ -52,10 +52,12 @@ _TABLES = r"""SELECT table_name FROM information_schema.tables WHERE table_schem
 class AccountingValues(slurmdbd.DaemonValues, EntriesValues):
     """The config's accounting.
 
+    accounting_dump     the program for backups
     accounting_enforce  whether the config has a limit, an account or a QOS
     slurm_release       the Slurm release that the config sets; empty for the distribution's
     """
 
+    accounting_dump: str
     accounting_enabled: bool
     accounting_enforce: bool
     slurm_release: str
@@ -71,6 +73,7 @@ def services(step: Step, values: AccountingValues) -> None:
     slurmdbd.set_foreign_slurmdbd_aside()
     # The role slurm_release has already installed a release that the config sets.
     database.install(step, *(() if values.slurm_release else _PACKAGES))
+    files.write(DUMP, values.accounting_dump, 0o755)
     database.start(step)
     database.limit_account(step)
     database.restore_dump(step)

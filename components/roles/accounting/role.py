@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from graphlib import TopologicalSorter
 
-from components.roles.accounting.database import DATABASE, DUMP, WITHOUT_EXEC
+from components.roles.accounting.database import DATABASE, WITHOUT_EXEC
 from components.roles.accounting.settings import DEFAULT_ACCOUNT, Accounting
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import FOLDER, File, Role, Word, template, unit
@@ -19,7 +19,6 @@ def role(settings: ClusterSettings) -> Role:
     """Return the role, also where accounting is off: its scripts then remove it."""
     accounting = settings.accounting
     units = unit("accounting", f"{DATABASE}.service")
-    dump = File(DUMP, template("accounting", "dump"), mode="0755")
     # One file, and no command of the host program: another text restarts the database, which not every release may do.
     program = (FOLDER / "accounting" / "without_exec.py").read_text(encoding="utf-8")
     without_exec = File(WITHOUT_EXEC, program, mode="0755")
@@ -27,9 +26,11 @@ def role(settings: ClusterSettings) -> Role:
         "accounting",
         after=("users", "munge", "names"),
         packages={"services": ("python3",)} if accounting.enabled else {},
-        files={"services": (units, dump, without_exec)} if accounting.enabled else {},
+        files={"services": (units, without_exec)} if accounting.enabled else {},
         values={
             "enabled": accounting.enabled,
+            # No file of the role: it names the program, so each release would restart the database.
+            "dump": template("accounting", "dump"),
             "conf": conf(accounting),
             "enforce": enforced(accounting, settings.users),
             "purge": purges(accounting),

@@ -214,7 +214,8 @@ def serve(step: Step, values: MlflowValues) -> None:
     install(step, values)
     # Installed before `restore` moves the lost head node's database out of the folder that backups read, so that the
     # database stays in the backup even if MLflow does not start.
-    new_dump = files.write(DUMP, values.mlflow_dump, 0o755)
+    is_new = not files.exists(DUMP)
+    files.write(DUMP, values.mlflow_dump, 0o755)
     files.write_all([File(START, values.mlflow_start, 0o755), File(ACCOUNTS, values.mlflow_accounts, 0o755)])
     restore_dump(step)
     update_accounts(step, values)
@@ -224,7 +225,7 @@ def serve(step: Step, values: MlflowValues) -> None:
     files.make_folder(str(PurePosixPath(values.published).parent))
     files.write(values.published, f"http://{values.head_address}:{values.mlflow_port}")
     publish_credentials(values)
-    if new_dump:
+    if is_new:
         _back_up()
 
 

@@ -112,7 +112,7 @@ def join(step: Step, values: JoinValues) -> None:
 def remove_keys() -> None:
     """Remove auth keys that a killed step may have left."""
     for name in files.names_in(_KEY_FOLDER):
-        if name.startswith(_KEY_PREFIX):
+        if name.lstrip(".").startswith(_KEY_PREFIX):  # with a dot: it was being written
             files.remove(f"{_KEY_FOLDER}/{name}")
 
 

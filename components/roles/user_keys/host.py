@@ -18,7 +18,6 @@ from components.node.fetch import proxy_variables
 from components.node.log import STATE_DIR, note
 from components.node.packages import architecture
 from components.node.passwd import make_daemon_account, user_named
-from components.node.run import attempt
 from components.node.step.step import Step
 from components.roles.ssh_trust import sshd
 
@@ -33,6 +32,7 @@ _CLIENT = "192.0.2.1"
 PROGRAM = "/usr/local/lib/tailrack/opkssh"
 _VERIFY = f"{PROGRAM} verify %u %k %t"
 _COMMAND, _COMMAND_USER = "AuthorizedKeysCommand", "AuthorizedKeysCommandUser"
+_IDENTITIES = f"{OPKSSH}/auth_id"
 _OPKSSH_HEADING = "# Written by tailrack from tailrack:oidc"
 _HEADING = """# Written by tailrack: keys of tailrack:users, after the files that this machine's own lines name.
 # No one connects from that address: with it, tailrack asks sshd for the machine's own lines."""
@@ -87,9 +87,13 @@ def write_keys(keys: Mapping[str, Collection[str]]) -> None:
         files.remove_folder(FOLDER)
 
 
+def _opkssh_is_ours() -> bool:
+    return (files.read(f"{OPKSSH}/providers") or "").startswith(_OPKSSH_HEADING)
+
+
 def keep_opkssh(step: Step, values: KeysValues) -> None:
     """Install opkssh, its provider and its identities. They are declared, so they go with the last identity."""
-    if files.names_in(OPKSSH) and not (files.read(f"{OPKSSH}/providers") or "").startswith(_OPKSSH_HEADING):
+    if any(not name.startswith(".") for name in files.names_in(OPKSSH)) and not _opkssh_is_ours():
         raise Failure(
             f"{OPKSSH} on {step.host} has files of another opkssh, which tailrack would replace",
             f"remove {OPKSSH} and the line {_COMMAND} of sshd there, or remove tailrack:oidc; then run up again",
@@ -155,12 +159,6 @@ def require_read(values: KeysValues, host: str) -> None:
     identified = values.identified
     if missing := sorted(name for name in identified if _setting(name, host, _CLIENT, _COMMAND) != _VERIFY):
         raise Failure(f"sshd on {host} does not ask opkssh about {', '.join(missing)}", f"{include}; then run up again")
-    # Options of the command line win over files. Amazon's images have them.
-    if identified and _COMMAND in attempt("systemctl", "show", "-p", "ExecStart", "ssh").output:
-        raise Failure(
-            f"the unit of sshd on {host} has an {_COMMAND}, so sshd does not ask opkssh about {', '.join(identified)}",
-            f"remove it on {host}, on Amazon's images with 'apt-get remove ec2-instance-connect'; then run up again",
-        )
 
 
 def _configuration(names: Collection[str], identified: Collection[str], host: str) -> str:
@@ -195,6 +193,8 @@ def machine(step: Step, values: KeysValues) -> None:
     keys, identified = values.by_user, values.identified
     if keys or identified or files.exists(FOLDER) or files.exists(CONF):
         write_keys(keys)
+        if _opkssh_is_ours() and files.exists(_IDENTITIES):
+            files.rewrite(_IDENTITIES, "\n".join(values.user_keys_identities))
         if identified:
             keep_opkssh(step, values)
         let_sshd_read(keys, identified, step.host)

@@ -136,7 +136,9 @@ def head(
     if user_limits_enabled:
         percents = (user_limits_memory_percent, user_limits_cpu_percent)
         drop_ins += limits(limits_text(*percents, user_limits_tasks, os.cpu_count() or 1))
-    changed = step.declare(*drop_ins)
+    # Those that were there before the record of them.
+    removed = [files.remove(file.path) for file in limits("") if not user_limits_enabled]
+    changed = step.declare(*drop_ins) or any(removed)
     reason = why_not_limited(step.host) if user_limits_enabled else "none"
     if changed:
         # systemd's answers about a slice do not include all drop-ins that it would read.

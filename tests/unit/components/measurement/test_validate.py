@@ -242,7 +242,7 @@ def test_a_new_node_without_peers_waits_for_another_time(cluster: Cluster, state
 
 @pytest.mark.parametrize("action", ["up", "recall"])
 def test_two_runs_do_not_measure_a_scope_at_the_same_time(cluster: Cluster, action: str) -> None:
-    cluster.queue_limit = -60  # with the measurement's 60 s: no wait for the step of a run that was killed
+    cluster.queue_limit = -500  # with the other limits: no wait for the step of a run that was killed
     with cluster.shell.here(), Lock("measure-rack"):
         ended = cluster.run(RACK, action)
     assert ended.returncode == 1

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ import pytest
 
 from components.node import accounts
 from components.node.accounts import as_user
+from components.node.waiting import wait_until
 
 USER = "daemon"  # who is on every Debian, and owns nothing
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="another user's program is started by root")
@@ -67,6 +70,19 @@ def test_a_program_that_does_not_end_is_ended_at_its_limit(monkeypatch: pytest.M
     begun = time.monotonic()
     assert bash(program, limit=0.5)[0] == 124
     assert time.monotonic() - begun < 20
+
+
+def test_a_program_of_a_script_ends_with_the_script() -> None:
+    words = [USER, "60", "99", "bash", "-c", "echo $$ >&2; exec tail -f /dev/null"]
+    code = f"import sys; from components.node.accounts import main; sys.exit(main({words!r}))"
+    started = [sys.executable, "-c", code]
+    with subprocess.Popen(started, cwd=Path(__file__).parents[4], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        program = process.stderr.readline().strip()
+        process.terminate()
+        assert process.wait(20) == 128 + signal.SIGTERM
+    assert program
+    assert wait_until(lambda: not Path("/proc", program).exists(), 20)
 
 
 def test_a_child_that_keeps_the_streams_is_not_waited_for_and_has_no_lock(lock: Path) -> None:

@@ -8,6 +8,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -243,6 +244,23 @@ def test_a_folder_goes_with_all_that_is_in_it_and_nothing_behind_its_links(machi
     assert not (machine / "var/state").exists()
     assert (machine / "outside/file").exists()
     files.remove_folder("/var/state")
+
+
+def test_a_folder_goes_whole_while_another_process_removes_from_it(machine: Path) -> None:
+    for name in "abcdef":
+        (machine / "var/state" / name).mkdir(parents=True)
+    rmdir, met = os.rmdir, list[str]()
+
+    def first_taken(path: str, **where: int) -> None:
+        rmdir(path, **where)
+        if not met:
+            met.append(path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    with mock.patch.object(os, "rmdir", first_taken):
+        files.remove_folder("/var/state")
+    assert met
+    assert not (machine / "var/state").exists()
 
 
 def test_a_read_only_file_system_is_an_error_of_room(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from components.roles.accounting.database import memory_mb
 from components.roles.accounting.host import AccountingValues, take_accounting
 from components.roles.accounting.role import conf, role
 from components.roles.accounting.settings import Accounting, Qos
+from components.roles.program import program
 from components.roles.role import Role
 from components.roles.slurm.host import foreign_configurations
 from stacks.config import parse
@@ -30,6 +31,12 @@ def made(**sections: Any) -> Role:
     found = role(parse({**LAB, **sections}, base_dir=Path()))
     assert found
     return found
+
+
+def test_no_file_whose_change_restarts_the_database_changes_with_the_program() -> None:
+    texts = [file.text for file in made().files["services"]]
+    assert texts
+    assert not any(program().digest in text for text in texts)
 
 
 def test_limits_are_in_minutes_and_missing_limits_are_explicit() -> None:

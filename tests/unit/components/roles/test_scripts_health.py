@@ -68,7 +68,7 @@ def test_the_first_script_that_fails_ends_it_and_is_named_with_its_words(shell: 
     assert told["what"] == "ended with status 3: no scratch here"
     assert (told["job"], told["remedy"], told["boot_id"]) == ("7", 'mount "it"\\again', "boot-1")
     assert shell.path("/run/tailrack/last-failure.json").stat().st_mode & 0o777 == 0o644
-    assert any("--unit=tailrack-reason" in call for call in shell.calls)
+    assert any("--unit=tailrack-drain-reason" in call for call in shell.calls)
     assert "no scratch" in shell.path("/journal").read_text()
 
 

@@ -184,7 +184,7 @@ def test_leaving_goes_on_when_a_part_of_it_fails_and_removes_the_key_of_a_killed
     assert any(call.startswith("systemd-run ") for call in shell.calls)
     for adopt in (False, True):
         shell.write(PLAN, f"{shell.inside(leave_program(ROLES).file)}\n{values(adopt=adopt)}\n")
-        lent = shell.write("run/tailrack-key.x7Kq2a", "tskey-auth-k")
+        lent = shell.write("run/.tailrack-key.x7Kq2a.f00d", "tskey-auth-k")
         assert shell.kept("leave").stdout == "left\n"
         assert not lent.exists(), adopt
 

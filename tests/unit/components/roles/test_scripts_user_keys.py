@@ -215,9 +215,14 @@ def test_another_opkssh_another_command_and_another_architecture_are_refused_and
     assert_fails(machine(node, values), "is arm64, and tailrack:oidc.checksums has no opkssh-linux-arm64")
 
 
-def test_a_command_of_sshds_unit_that_wins_over_opkssh_is_named(node: Shell, values: dict[str, Value]) -> None:
+def test_a_removed_identity_opens_nothing_even_if_sshd_or_the_program_cannot_be_set_up(
+    node: Shell, values: dict[str, Value]
+) -> None:
     assert_ok(machine(node, values))
-    node.stub("systemctl", 'echo "ExecStart={ argv[]=/usr/sbin/sshd -D -o AuthorizedKeysCommand=/usr/share/x %%u }"')
-    assert_fails(machine(node, values, "node"), "has an AuthorizedKeysCommand", "apt-get remove ec2-instance-connect")
+    identities = node.path("/etc/opk/auth_id")
+    assert "ada " in identities.read_text()
+    node.stub("dpkg", "echo arm64")
+    assert_fails(machine(node, {**values, "user_keys_identities": ["bob b@example.org https://id"]}), "is arm64")
+    assert "ada " not in identities.read_text()
     node.path("/include").unlink()
     assert_fails(machine(node, {**values, "user_keys_lines": []}, "node"), "does not ask opkssh about ada", "Include")
