@@ -8,17 +8,17 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 50_540,
-    "Python files in components/": 351,
-    "lines of code in tests/": 51_960,
-    "lines of bash": 1_985,
-    "units": 35,
-    "timers": 6,
-    "names of values in components/": 148,
+    "lines of code": 50_251,
+    "Python files in components/": 330,
+    "lines of code in tests/": 51_828,
+    "lines of bash": 1_717,
+    "units": 25,
+    "timers": 3,
+    "names of values in components/": 61,
     "words in README.md and docs/": 27_947,
     "pages in docs/": 23,
 }
-LEAST_MEDIAN = 135  # lines of a file in components/
+LEAST_MEDIAN = 143  # lines of a file in components/
 
 
 def tracked() -> dict[str, str]:
