@@ -116,5 +116,5 @@ def test_a_preview_predicts_up_exactly_shows_every_changed_line_and_keeps_no_log
     plan, text = trial.preview()
     assert "**Machines:** `gamma1` removed." in text
     assert "- `cross-site` again, over `alpha1`, `beta0`, `gamma0` (changed: its nodes)\n" in text
-    assert "#SBATCH" in text.partition(FILES)[2], "the files of a measurement are folded away"
+    assert "# plan" in text.partition(FILES)[2], "the plan of a measurement is folded away"
     assert "#SBATCH" not in text.partition(FILES)[0]
