@@ -99,12 +99,12 @@ def test_a_node_answers_the_head_nodes_questions_and_nothing_else(cluster: Clust
     for words in ("b1 no-such-question", "b1 ../../sbin/reboot", "b1 'last-failure;id'", "nobody last-failure"):
         assert cluster.attempt("head", f"tailrack-ask {words}").returncode in (2, 255), words
     # By hand, past the program's own look at its words.
-    ask = cluster.run("head", "cat /usr/local/sbin/tailrack-ask").replace(
-        '"${*:2}"\n', '"id; cat /etc/munge/munge.key"\n'
-    )
-    assert "cat /etc/munge" in ask
-    cluster.run("head", f"cat >/tmp/ask <<'EOF'\n{ask}\nEOF")
-    tried = cluster.attempt("head", "bash /tmp/ask b1 last-failure; status=$?; rm /tmp/ask; exit $status")
+    folder = cluster.run("head", "sed -n 's/ ask .*//p' /usr/local/sbin/tailrack-ask").split()[-1]
+    ask = f"""import sys; sys.path.insert(0, {folder!r})
+from components.roles.ssh_trust.ask import asking_key, pass_on, ssh_command
+with asking_key() as key:
+    sys.exit(pass_on(*ssh_command(key, "b1", "id; cat /etc/munge/munge.key")))"""
+    tried = cluster.attempt("head", f"/usr/bin/python3 -I -S - <<'EOF'\n{ask}\nEOF")
     assert (tried.returncode, tried.stdout) == (255, "")
     assert "no such answer" in tried.stderr
     # And what it asks with is gone.
