@@ -242,14 +242,14 @@ def test_a_config_put_right_repairs_the_stack(cluster: ClusterUnderTest, long_jo
 
 
 def test_a_new_user_is_on_every_node_and_has_a_home(cluster: ClusterUnderTest, long_job: dict[str, str]) -> None:
-    cluster.config["tailrack:users"].append({"name": "carol", "uid": 6003})
+    cluster.config["tailrack:users"].append({"name": "carol", "uid": 6010})
     cluster.up_ok()
     looks = {"head-check", "a1-check", "b1-check", "b2-check"}  # whether the uid is free, before anything is changed
     # The head node's services give the user an account.
     assert cluster.touched() == looks | {"head-head", "head-services", "a1-node", "b1-node", "b2-node"}
     for node in ("head", "a1", "b1", "b2"):
         # The shell of a log-in starts in the home.
-        assert cluster.run_as("carol", node, "id -u; id -g; pwd; touch here") == "6003\n6003\n/shared/home/carol\n"
+        assert cluster.run_as("carol", node, "id -u; id -g; pwd; touch here") == "6010\n6010\n/shared/home/carol\n"
     assert cluster.run_as("carol", "head", "srun -w b2 whoami") == "carol\n"
     assert goes_on(cluster, long_job)
 
