@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 
 pytestmark = pytest.mark.story
 JOB_LIMIT_SECONDS = 8
@@ -17,12 +17,13 @@ MEASUREMENTS = {"validate-cloud-a", "validate-cross-site"}
 
 
 @pytest.fixture(scope="module")
-def cluster(full: ClusterUnderTest) -> ClusterUnderTest:
-    """The cluster with short limits for other people's jobs."""
-    full.config["tailrack:slurm"] |= {"job_limit_seconds": JOB_LIMIT_SECONDS, "ssh_needs_job": False, "settings": {}}
-    full.config["tailrack:validation"] |= {"queue_limit_seconds": 5, "floors_gb_per_s": {"cloud-a": 1e-6}}
-    full.up_ok()
-    return full
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
+    """The dev stack, up, with short limits for other people's jobs."""
+    made = make_cluster("t2")
+    made.config["tailrack:slurm"] |= {"job_limit_seconds": JOB_LIMIT_SECONDS, "ssh_needs_job": False}
+    made.config["tailrack:validation"] |= {"queue_limit_seconds": 5, "floors_gb_per_s": {"cloud-a": 1e-6}}
+    made.up_ok()
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -242,14 +243,14 @@ def test_a_config_put_right_repairs_the_stack(cluster: ClusterUnderTest, long_jo
 
 
 def test_a_new_user_is_on_every_node_and_has_a_home(cluster: ClusterUnderTest, long_job: dict[str, str]) -> None:
-    cluster.config["tailrack:users"].append({"name": "carol", "uid": 6010})
+    cluster.config["tailrack:users"].append({"name": "carol", "uid": 6003})
     cluster.up_ok()
     looks = {"head-check", "a1-check", "b1-check", "b2-check"}  # whether the uid is free, before anything is changed
     # The head node's services give the user an account.
     assert cluster.touched() == looks | {"head-head", "head-services", "a1-node", "b1-node", "b2-node"}
     for node in ("head", "a1", "b1", "b2"):
         # The shell of a log-in starts in the home.
-        assert cluster.run_as("carol", node, "id -u; id -g; pwd; touch here") == "6010\n6010\n/shared/home/carol\n"
+        assert cluster.run_as("carol", node, "id -u; id -g; pwd; touch here") == "6003\n6003\n/shared/home/carol\n"
     assert cluster.run_as("carol", "head", "srun -w b2 whoami") == "carol\n"
     assert goes_on(cluster, long_job)
 
