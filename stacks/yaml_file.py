@@ -29,6 +29,7 @@ _CERTAIN: dict[str, tuple[str, Callable[[str], Any]]] = {
 _FIXES = {"bool": "write true or false, or ", "timestamp": ""}
 _DIGITS = "write a number with all its digits, at most 18 and no 0 before them, or "
 _TAG = "tag:yaml.org,2002:"
+_TAGS: dict[type, tuple[str, ...]] = {yaml.MappingNode: ("map",), yaml.SequenceNode: ("seq",)}
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, if PyYAML has it, is ten times as fast
 
 
@@ -88,15 +89,16 @@ def describe_type(value: object) -> str:
 
 
 def _read(text: str) -> Any:
-    depth = 0
+    depth = values = 0
     for event in yaml.parse(text, Loader=_LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        _limit(event, depth)
+        values += isinstance(event, yaml.NodeEvent)  # those that aliases repeat are counted with the nodes
+        _limit(event, depth, values)
     node = yaml.compose(text, Loader=_LOADER)
     return None if node is None else _value(node, "the file", 1, count(1))
 
 
-def _limit(node: Any, depth: int, values: int = 0) -> None:
+def _limit(node: Any, depth: int, values: int) -> None:
     if depth > DEEPEST:
         problem = f"lists and mappings are recursive, or nested more than {DEEPEST} deep"
         _fail(node, problem, "no key of a stack's config needs that; remove some")
@@ -111,9 +113,9 @@ def _fail(node: Any, problem: str, fix: str) -> NoReturn:
 
 def _value(node: yaml.Node, name: str, depth: int, values: Iterator[int]) -> Any:
     """Return the value of a node, which is called `name` in errors."""
-    _limit(node, depth, next(values))
+    _limit(node, depth if isinstance(node, yaml.CollectionNode) else 0, next(values))
     kind, text = node.tag.removeprefix(_TAG), node.value
-    if kind not in (_KINDS if isinstance(node, yaml.ScalarNode) else ("map", "seq")):
+    if kind not in _TAGS.get(type(node), tuple(_KINDS)):
         problem = f"{name} has the tag {shown(node.tag.replace(_TAG, '!!'))}, which no key accepts"
         _fail(node, problem, "write the text itself, or the list or mapping without the tag")
     if isinstance(node, yaml.SequenceNode):

@@ -20,6 +20,7 @@ HOSTILE = {
     "no YAML": (b"config:\n  a:a: 'x\n", ("line 3", "not YAML", "quoted scalar from line 2")),
     "an alias to itself": (b"config: &x\n  tailrack:a: *x\n", ("line 1", "recursive")),
     "an alias to nothing": (b"config: *x\n", ("line 1", "undefined alias")),
+    "a mapping with a list's tag": (b"config: !!seq {a: b}\n", ("line 1", "has the tag '!!seq'")),
     "nesting 3,000 deep": (b"config: " + b"[" * 3000 + b"]" * 3000, ("line 1", "nested more than")),
     "nesting 100,000 deep": (b"config: " + b"[" * 100_000, ("line 1", "nested more than")),
     "a file of a size that none has": (b"config: {}" + b" " * LARGEST, (str(LARGEST), "bytes")),
