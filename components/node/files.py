@@ -27,16 +27,7 @@ from components.node import safe_path
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.passwd import group_named, user_named, user_with
-from components.node.safe_path import (
-    ABSENT,
-    FOLDER,
-    MOST_LINKS,
-    ROOT,
-    changed_by_others,
-    open_folder,
-    open_place,
-    require_closed,
-)
+from components.node.safe_path import ABSENT, FOLDER, ROOT, changed_by_others, open_folder, open_place
 from components.node.safe_path import on_disk as on_disk
 
 # With `sync_at_end`: a folder of each file system that changed, by device. None: each file is put on the disk at once.
@@ -221,7 +212,7 @@ def followed(path: str) -> str:
 
     A link in a folder of another account is not followed.
     """
-    for _ in range(MOST_LINKS):
+    for _ in range(safe_path.MOST_LINKS):
         try:
             with open_place(path) as place:
                 target = str(place.readlink())
@@ -304,7 +295,7 @@ def read_parts(path: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
                 continue
             texts = parts.setdefault(entry.name, {})
             with suppress(FileNotFoundError):  # another step has removed it meanwhile
-                require_closed(entry.stat(follow_symlinks=False), f"{path}/{entry.name}")
+                safe_path.require_closed(entry.stat(follow_symlinks=False), f"{path}/{entry.name}")
                 texts |= {name: text for name in names if (text := _text(Path(entry.path, name))) is not None}
     return parts
 

@@ -33,6 +33,7 @@ def on_disk(path: str) -> str:
 
 
 def by_descriptor(descriptor: int) -> Path:
+    """Return the path that leads to an open folder, whatever has its name now."""
     return Path(f"/proc/self/fd/{descriptor}")
 
 
@@ -94,12 +95,14 @@ def _open_folders(path: PurePosixPath, *, make: bool) -> int:
 
 
 def step_into(descriptor: int, name: str, flags: int) -> int:
+    """Open a folder in an open one, which is closed. Raises OSError, and then closes none."""
     after = os.open(name, flags, dir_fd=descriptor)
     os.close(descriptor)
     return after
 
 
 def state_in(folder: int, name: str) -> os.stat_result | None:
+    """Return the state of a name in an open folder, or None. A link is not followed."""
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -107,11 +110,13 @@ def state_in(folder: int, name: str) -> os.stat_result | None:
 
 
 def require_closed(state: os.stat_result, path: str) -> None:
+    """Raise Failure if other accounts can change a folder."""
     if changed_by_others(state):
         raise Failure(f"another account can change {path}", f"give it to root: see 'ls -ld {path}'")
 
 
 def changed_by_others(state: os.stat_result) -> bool:
+    """Return whether accounts besides root can change a file or folder."""
     others = stat.S_IWOTH if state.st_gid in _groups_of_root() else _WRITABLE_BY_OTHERS
     return state.st_uid != os.geteuid() or bool(state.st_mode & others)
 
