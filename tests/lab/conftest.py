@@ -3,6 +3,7 @@
 import copy
 import os
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -128,56 +129,56 @@ def cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory
         yield up
 
 
-@pytest.fixture(scope="session")
-def full_cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
-    """Give the cluster of `full`, which is not up before a test wants it."""
-    made = ClusterUnderTest(
-        f"full{os.environ.get('PYTEST_XDIST_WORKER', '')}", tmp_path_factory.mktemp("full"), found, dev_config()
-    )
-    made.config["tailrack:users"].append({"name": "bob", "uid": 6002})
-    made.config["tailrack:slurm"] |= {"job_limit_seconds": JOB_LIMIT_SECONDS, "settings": {"PrologFlags": "Contain"}}
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6, "cross-site": 1e-6}
+@contextmanager
+def new_cluster(stack: str, found: Found, folders: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
+    """Give a cluster for several files, which is not up before a test wants it. It goes at the end."""
+    made = ClusterUnderTest(stack, folders.mktemp(stack), found, dev_config())
     made.forget_an_earlier_run()
     yield made
     made.remove()
+
+
+@pytest.fixture(scope="session")
+def full_cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
+    """Give the cluster of `full`, which is not up before a test wants it."""
+    with new_cluster(f"full{os.environ.get('PYTEST_XDIST_WORKER', '')}", found, tmp_path_factory) as made:
+        made.config["tailrack:users"].append({"name": "bob", "uid": 6002})
+        limits = {"job_limit_seconds": JOB_LIMIT_SECONDS, "settings": {"PrologFlags": "Contain"}}
+        made.config["tailrack:slurm"] |= limits
+        made.config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6, "cross-site": 1e-6}
+        yield made
 
 
 @pytest.fixture(scope="session")
 def lone_head(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
     """A head node that computes, without other nodes, for files whose pools come and go."""
-    made = ClusterUnderTest("te", tmp_path_factory.mktemp("te"), found, dev_config())
-    made.forget_an_earlier_run()
-    yield bring_up_head_alone(made)
-    made.remove()
+    with new_cluster("te", found, tmp_path_factory) as made:
+        yield bring_up_head_alone(made)
 
 
 @pytest.fixture(scope="session")
 def pod_cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
     """Give a head node that computes, a machine at its site and a pod, which are not up before a test wants them."""
-    made = ClusterUnderTest("pods", tmp_path_factory.mktemp("pods"), found, dev_config())
-    made.forget_an_earlier_run()
-    made.use_machines(
-        {"name": "rack", "hosts": [own_machine(made.lab, name) for name in ("head", "n1")], "fabric": "tailnet"},
-        {
-            "name": "pods",
-            "hosts": [own_machine(made.lab, "p1", like="pod", site="pods")],
-            "pods": True,
-            "accept_pod_risk": True,
-        },
-        computes=True,
-    )
-    yield made
-    made.remove()
+    with new_cluster("pods", found, tmp_path_factory) as made:
+        made.use_machines(
+            {"name": "rack", "hosts": [own_machine(made.lab, name) for name in ("head", "n1")], "fabric": "tailnet"},
+            {
+                "name": "pods",
+                "hosts": [own_machine(made.lab, "p1", like="pod", site="pods")],
+                "pods": True,
+                "accept_pod_risk": True,
+            },
+            computes=True,
+        )
+        yield made
 
 
 @pytest.fixture(scope="session")
 def two_machines(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
     """Give a head node that computes and node n1, which are not up before a test wants them."""
-    made = ClusterUnderTest("h2", tmp_path_factory.mktemp("h2"), found, dev_config())
-    made.forget_an_earlier_run()
-    made.use_machines({"name": "rack", "hosts": [own_machine(made.lab, n) for n in ("head", "n1")]}, computes=True)
-    yield made
-    made.remove()
+    with new_cluster("h2", found, tmp_path_factory) as made:
+        made.use_machines({"name": "rack", "hosts": [own_machine(made.lab, n) for n in ("head", "n1")]}, computes=True)
+        yield made
 
 
 @pytest.fixture(scope="module")
