@@ -1,7 +1,19 @@
-"""The process that made a call: check whether it still waits for the answer."""
+"""The process that made a call: who it is, and whether it still waits for the answer."""
 
 import signal
 from pathlib import Path
+
+Identity = tuple[int, int, tuple[int, ...]]
+"""A uid, a gid and supplementary groups."""
+
+
+def groups_of(thread: int, proc: Path = Path("/proc")) -> tuple[int, ...]:
+    """Return a thread's supplementary groups, which a kernel's NFS sends with each call; none of one that is gone."""
+    try:
+        status = (proc / str(thread) / "status").read_text(encoding="utf-8")
+    except OSError:
+        return ()
+    return tuple(map(int, next(line for line in status.splitlines() if line.startswith("Groups:")).split()[1:]))
 
 
 def was_killed(thread: int, proc: Path = Path("/proc")) -> bool:

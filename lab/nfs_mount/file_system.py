@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .caller import Identity, groups_of
 from .libnfs import Stat, Statvfs, Timeval
 from .session import Handle, Session
 
@@ -22,10 +23,10 @@ class NfsFileSystem:
     use_ns = True
     flag_utime_omit_ok = 1
 
-    def __init__(self, session: Callable[[int, int], Session], caller: Callable[[], tuple[int, int, int]]) -> None:
-        """Serve calls by `session` (a new one for a uid and gid); `caller` gives the calling uid, gid and pid."""
+    def __init__(self, session: Callable[[Identity], Session], caller: Callable[[], tuple[int, int, int]]) -> None:
+        """Serve calls by `session` (a new one for an identity); `caller` gives the calling uid, gid and thread."""
         self._new_session, self._caller = session, caller
-        self._sessions: dict[tuple[int, int], Session] = {}
+        self._sessions: dict[Identity, Session] = {}
         self._handles: dict[int, Handle] = {}
         self._next_handle = 1
         self._table = threading.Lock()
@@ -35,12 +36,12 @@ class NfsFileSystem:
         return getattr(self, operation)(*arguments)
 
     def _session(self) -> Session:
-        uid, gid, _ = self._caller()
+        uid, gid, thread = self._caller()
+        identity = (uid, gid, groups_of(thread) if uid else ())
         with self._table:
-            key = (uid, gid)
-            if key not in self._sessions:
-                self._sessions[key] = self._new_session(uid, gid)
-            return self._sessions[key]
+            if identity not in self._sessions:
+                self._sessions[identity] = self._new_session(identity)
+            return self._sessions[identity]
 
     def _call(self, name: str, *arguments: object, repeated_error: int = 0) -> int:
         session = self._session()

@@ -3,7 +3,7 @@
 import sys
 from typing import NoReturn
 
-from .caller import was_killed
+from .caller import Identity, was_killed
 from .file_system import NfsFileSystem
 from .libnfs import load_libnfs
 from .request import parse_request
@@ -28,13 +28,13 @@ def mount(argv: list[str]) -> int:
 
     server = Server(request.server, request.export)
 
-    mounter = Session(lib, server, 0, 0)
+    mounter = Session(lib, server, (0, 0, ()))
 
     def killed() -> bool:
         return was_killed(fusepy.fuse_get_context()[2])
 
-    def session(uid: int, gid: int) -> Session:
-        return mounter if (uid, gid) == (0, 0) else Session(lib, server, uid, gid, killed)
+    def session(identity: Identity) -> Session:
+        return mounter if identity == mounter.identity else Session(lib, server, identity, killed)
 
     try:
         mounter.run(lambda: None, limit_s=request.retry_s)

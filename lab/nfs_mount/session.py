@@ -2,10 +2,8 @@
 
 import ctypes
 import errno
-import grp
 import math
 import os
-import pwd
 import socket
 import threading
 import time
@@ -14,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from .caller import Identity
 from .errors import Busy, Lost, failure
 
 T = TypeVar("T")
@@ -26,15 +25,6 @@ CALL_LIMIT_MS = 20_000
 
 MAX_GROUPS = 16
 """AUTH_SYS carries no more supplementary groups."""
-
-
-def supplementary_groups(uid: int, gid: int) -> list[int]:
-    """Return the groups, besides `gid`, that this machine's user database gives the user."""
-    try:
-        name = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return []
-    return sorted({entry.gr_gid for entry in grp.getgrall() if name in entry.gr_mem} - {gid})[:MAX_GROUPS]
 
 
 class Server:
@@ -72,13 +62,17 @@ class Session:
     """The connection of one identity. Calls take turns; each is repeated until the server has answered it."""
 
     def __init__(
-        self, lib: ctypes.CDLL, server: Server, uid: int, gid: int, killed: Callable[[], bool] = lambda: False
+        self,
+        lib: ctypes.CDLL,
+        server: Server,
+        identity: Identity,
+        killed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Prepare a session of `uid` and `gid` with `server`; the first call connects it.
+        """Prepare a session of `identity` with `server`; the first call connects it.
 
         `killed` says whether the process that made the present call was killed.
         """
-        self.lib, self.server, self.uid, self.gid, self.killed = lib, server, uid, gid, killed
+        self.lib, self.server, self.identity, self.killed = lib, server, identity, killed
         self._lock = threading.RLock()
         self.context: ctypes.c_void_p | None = None
         self.generation = 0
@@ -157,12 +151,13 @@ class Session:
         lib = self.lib
         context = ctypes.c_void_p(lib.nfs_init_context())
         lib.nfs_set_version(context, 4)
-        lib.nfs_set_uid(context, self.uid)
-        lib.nfs_set_gid(context, self.gid)
-        groups = supplementary_groups(self.uid, self.gid)
+        uid, gid, groups = self.identity
+        groups = groups[:MAX_GROUPS]
+        lib.nfs_set_uid(context, uid)
+        lib.nfs_set_gid(context, gid)
         lib.nfs_set_auxiliary_gids(context, len(groups), (ctypes.c_uint32 * MAX_GROUPS)(*groups))
         # Two clients of one name would make the server drop the older one's files.
-        name = f"{socket.gethostname()} {os.getpid()} {self.uid}:{self.gid} {os.urandom(8).hex()}"
+        name = f"{socket.gethostname()} {os.getpid()} {uid}:{gid} {os.urandom(8).hex()}"
         lib.nfs4_set_client_name(context, name.encode())
         lib.nfs4_set_verifier(context, os.urandom(8))
         # Reconnection is done here: libnfs's own keeps no open files, and it would repeat calls for ever.
