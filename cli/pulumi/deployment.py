@@ -1,8 +1,7 @@
 """One stack and the engine that runs it, for `make` commands and the lab's tests.
 
-Detect a head node that was restored from a backup older than the newest one in the stack's state.
-
-The owner of a backup target can hide the newest backups. The backup role's services step prints the time of the last
+Before a run it looks for a head node that was restored from a backup older than the newest in the stack's state. The
+owner of a backup target can hide the newest backups. The backup role's services step prints the time of the last
 backup (components/roles/backup/host.py), which stays in the state when the head node is lost.
 """
 

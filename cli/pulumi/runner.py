@@ -1,8 +1,6 @@
 """Run a stack with the Pulumi CLI, by the Automation API, and report it as cli.run_events.
 
-Replace errors of the Pulumi CLI itself by one sentence with the remedy.
-
-The CLI's own errors are several lines long, and name neither the file nor the remedy.
+The CLI's own errors are several lines long, and name neither the file nor the remedy: one sentence replaces them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The files of a stack in `.tailrack/` of the checkout, which git ignores: state, passphrase, config copy.
 
-A home folder for the Pulumi CLI that links to the user's home folder, without the log of every run.
-
-Pulumi 3.260 writes a compressed, encrypted log of each command into `logs` of its home, without a setting against it
-(pkg/logging/encrypted.go). For a preview of many hosts, that was nearly half of the CLI's work (docs/figures.md). If
-`logs` is not a folder, the CLI continues without a log (pkg/cmd/pulumi/pulumi.go).
+The CLI's home folder there links to the user's, without the log of every run: Pulumi 3.260 writes a compressed,
+encrypted log of each command into `logs` of its home, without a setting against it (pkg/logging/encrypted.go). For a
+preview of many hosts, that was nearly half of the CLI's work (docs/figures.md). If `logs` is not a folder, the CLI
+continues without a log (pkg/cmd/pulumi/pulumi.go).
 """
 
 from __future__ import annotations

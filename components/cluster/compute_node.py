@@ -28,7 +28,7 @@ from components.steps.values import OutputField, Value, as_output, combine, outp
 
 # A check takes seconds, but a new machine may be busy with cloud-init or its first updates (node/packages.py).
 CHECK_LIMIT_SECONDS = 1500
-# One CPU compiles a release of Slurm in less than an hour, after making a root folder (slurm_release/build.sh).
+# One CPU compiles a release of Slurm in less than an hour, after making a root folder (role slurm_release).
 BUILD_LIMIT_SECONDS = 7200
 
 

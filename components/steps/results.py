@@ -21,7 +21,7 @@ from components.roles.facts import Reader
 
 # Characters of an answer, and how deeply its lists and objects may be nested.
 MAX_CHARACTERS, MAX_DEPTH = 2**20, 64
-# Characters of a measurement's answer: a report's limit (validation/submitter.py), and the text added to it.
+# Characters of a measurement's answer: a report's limit (validation/slurm_jobs.py), and the text added to it.
 MAX_MEASUREMENT_CHARACTERS = 80_000_000
 # The environment variable with the path of a JSON file: the output of each step by the step's name.
 LAST_ANSWERS = "TAILRACK_LAST_ANSWERS"

@@ -1,6 +1,4 @@
-"""The settings of a measurement, and the report of its Slurm job.
-
-The collectives that can be measured, their formulas for bus bandwidth, and message sizes as nccl-tests writes them.
+"""The settings of a measurement, the report of its Slurm job, and the collectives with their formulas and sizes.
 
 Source: nccl-tests' doc/PERFORMANCE.md and `…GetBw` and `…GetCollByteCount` in src/<collective>.cu (v2.19.6). In the
 table, `size` is the larger of the bytes sent and received, and `count` is a rank's own part of it.

@@ -1,4 +1,4 @@
-"""Parse the table of nccl-tests and recompute its bandwidths.
+"""Read what NCCL and nccl-tests print: the table, whose bandwidths are recomputed, log lines, JSON and versions.
 
 Times in microseconds, bandwidths in 1e9 bytes per second, sizes in bytes. algbw = bytes / time, and busbw is algbw
 times a factor of the collective. Both are recomputed because the table rounds them to 0.01; a printed value that
@@ -7,8 +7,6 @@ rounding cannot explain is a problem.
 Formats: v2.0 to v2.19 (src/common.cu, src/util.cu, src/<collective>.cu). Up to v2.11 there is no `root` column, and
 `error` holds the largest deviation instead of the number of wrong elements in `#wrong`; without checks (`-c 0`) it is
 `N/A`. Columns are found by their names, so more columns do no harm.
-
-Read what NCCL and nccl-tests print: log lines, results in JSON, and versions.
 
 Source of log lines: `ncclDebugLog` in NCCL's src/debug.cc. A line is `[time] host:pid:tid [device] NCCL INFO message`;
 the time is optional. nccl-tests prints a row in three pieces, so a log line may start inside a row.

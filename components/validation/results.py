@@ -1,10 +1,9 @@
 """Turn a measuring step's report into the results of its scope and of its single nodes, and those into text.
 
-The minimum bus bandwidth of healthy hardware, from floors.csv.
-
-A row is one figure of one source: a published floor (fraction 1), or a measurement, of which `fraction` counts because
-healthy machines differ. It is valid only for its GPU kind, GPUs per node, number of nodes, transport and collective.
-Sockets have no rows, because their bandwidth depends on the network; `make floors` records it.
+A figure is compared with the minimum bus bandwidth of healthy hardware, from floors.csv. A row is one figure of one
+source: a published floor (fraction 1), or a measurement, of which `fraction` counts because healthy machines differ. It
+is valid only for its GPU kind, GPUs per node, number of nodes, transport and collective. Sockets have no rows, because
+their bandwidth depends on the network; `make floors` records it.
 
 Between two sizes of one source the floor is interpolated over the logarithm of the size: with each inner row left out
 in turn, this is 7 % below to 2 % above the measured values; over bytes it is up to 21 % below. There is no floor
@@ -52,7 +51,7 @@ class Conditions:
     floors_from         source of these floors
     interface           interface that sockets should use
     spans               whether its nodes are in several sites
-    rdma                RDMA that jobs may use (expected.py)
+    rdma                RDMA that jobs may use (transport.py)
     mpi                 nodes by release of Open MPI and PMIx, if releases differ
     """
 

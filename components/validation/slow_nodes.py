@@ -14,8 +14,6 @@ Assumptions: A group is as slow as its slowest node and its worst link. In a rin
 so a link may stay unfound. Healthy groups of similar size differ by at most `noise` either way; at 5 % a fault must
 cost a quarter of the bandwidth. Groups of other sizes are not compared, because busbw over sockets falls slightly with
 more nodes. From four nodes on, nodes are compared only with each other: a reference that no node reaches accuses none.
-
-The measurements in a search for slow nodes (slow_nodes.py) and the suspects.
 """
 
 from __future__ import annotations

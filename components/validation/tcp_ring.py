@@ -1,15 +1,11 @@
 """An all_reduce ring over TCP between the tasks of a Slurm step, for nodes without a common MPI.
 
-Node names resolve to addresses on the meeting interface (ring_meeting.py). There the ranks exchange their addresses on
-the measured interface; then each rank connects to the next one. Every socket is bound to one of the two. The data is
-only as safe as the network: a tailnet encrypts it. Every wait has a limit; RingError names both ranks, the node and its
-address.
-
-Connect and authenticate a Slurm step's tasks over TCP, for tcp_ring.py.
-
-Rank 0 listens on a port that follows from the job's number. A connection carries data only after both ends have proved,
-by an HMAC over fresh random bytes, that they know the job's token: the environment variable TAILRACK_RING_TOKEN, which
-only the job's user can read.
+Node names resolve to addresses on the meeting interface. There rank 0 listens on a port that follows from the job's
+number, and the ranks exchange their addresses on the measured interface; then each rank connects to the next one. Every
+socket is bound to one of the two. A connection carries data only after both ends have proved, by an HMAC over fresh
+random bytes, that they know the job's token: the environment variable TAILRACK_RING_TOKEN, which only the job's user
+can read. The data is only as safe as the network: a tailnet encrypts it. Every wait has a limit; RingError names both
+ranks, the node and its address.
 """
 
 import hmac

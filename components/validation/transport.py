@@ -1,14 +1,11 @@
-"""Read from a job's output which transport carried the data. A value that the output does not prove is None.
+"""The transport that carried a job's data, the one that should have, and remedies if they differ.
 
-NCCL logs it with NCCL_DEBUG=INFO: one line per channel (`via P2P/CUMEM`, `via NET/IB/0/GDRDMA`) and one per host with
-the devices behind the numbers (`NET/IB : Using [0]mlx5_0:1/RoCE`); source: NCCL's src/transport/. With
+The first is read from the job's output; a value that the output does not prove is None. NCCL logs it with
+NCCL_DEBUG=INFO: one line per channel (`via P2P/CUMEM`, `via NET/IB/0/GDRDMA`) and one per host with the devices behind
+the numbers (`NET/IB : Using [0]mlx5_0:1/RoCE`); source: NCCL's src/transport/. With
 NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH it adds `Pattern 4 ... type NVL/PIX`, the only proof inside a node that P2P is
 NVLink and not PCIe. The program for CPUs prints `# tailrack transport:` and `# tailrack traffic:` lines
-(all_reduce_perf_cpu.py).
-
-The transport that should carry the data on these nodes, and remedies if another one did.
-
-The variables are from NCCL's user guide, "Environment Variables".
+(all_reduce_perf_cpu.py). The variables are from NCCL's user guide, "Environment Variables".
 """
 
 import re

@@ -1,10 +1,7 @@
-"""The proof of a network: the head node has two machines transfer 1 MiB each way (proof_transfer.py).
+"""The proof of a network: the head node has two machines transfer 1 MiB each way, and the same by RDMA.
 
 Machines accept requests only from the head node's tailnet address with a munge credential of its root. They connect
 only to addresses of other machines and to the ports of the proof. Every machine answers with the command `fabric`.
-
-The transfer in a proof: 1 MiB from an interface to another machine's interface and back, and the same by RDMA.
-
 A machine sends the token only to a listener that has shown that it listens for this proof.
 """
 
@@ -191,8 +188,8 @@ Token = Annotated[str, f"[0-9a-f]{{{TOKEN_CHARACTERS}}}"]
 # Exceptions from reading a missing or malformed answer.
 BAD_ANSWER = (OSError, ValueError, KeyError, TypeError)
 USAGE = """\
-fabric.py serve NODE HEAD   answer one request of the head node's root on stdin, a connection from the address in the
-                            file HEAD (tailrack-fabric.socket)
+fabric serve NODE HEAD   answer one request of the head node's root on stdin, a connection from the address in the
+                         file HEAD (tailrack-fabric.socket)
 """
 
 

@@ -4,8 +4,9 @@ Usage: tailrack-deep-check [NODE ...]            check all idle nodes that are d
        tailrack-deep-check --forget NODE ...     compare these with their next figure, as after a GPU was replaced
 
 It skips nodes with jobs, nodes that Slurm keeps for a job, and nodes that somebody else drained. The cluster's first
-user submits the benchmark as an exclusive job (measuring.py), never root. A node that the check drained gets no jobs,
-so the check resumes it under a reservation for that user, measures it, and drains it again if it is still slow.
+user submits the benchmark as an exclusive job (components/validation/gpu_speed), never root. A node that the check
+drained gets no jobs, so the check resumes it under a reservation for that user, measures it, and drains it again if it
+is still slow.
 """
 
 from __future__ import annotations

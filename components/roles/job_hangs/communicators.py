@@ -1,7 +1,7 @@
 """NCCL communicators as the RAS subsystem of NCCL describes them, and the ranks that others wait for. Pure.
 
 A rank that has launched more operations of a communicator than another waits for it. A rank that others wait for and
-that waits for no one itself is the cause. A job that hangs is a part of its AdminComment.
+that waits for no one itself is the cause.
 """
 
 from __future__ import annotations

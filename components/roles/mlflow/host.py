@@ -1,9 +1,7 @@
 """Run MLflow on the head node, if the config turns it on.
 
-MLflow's logins: the administrator's with the stack's password, and one for each user with a generated password.
-
-Users find theirs in the home, in the file that MLflow's client reads (~/.mlflow/credentials); it is in no job's
-environment.
+The administrator logs in with the stack's password, each user with a generated one, which is in the file of the home
+that MLflow's client reads (~/.mlflow/credentials) and in no job's environment.
 """
 
 from __future__ import annotations

@@ -2,14 +2,13 @@
 
 Usage: mlflow-start DATABASE ARTIFACTS     with MLflow's Python; ADDRESS, PORT, NAME in the environment
 
-MLflow's own command prepares the database and the environment. Then this program serves instead of it
-(`mlflow-start serve ARTIFACTS`), limited to a list of requests (served_requests.py) and one folder for files
-(storage.py). It is a single process, because SQLite allows one writer at a time; requests run in threads.
+MLflow's own command prepares the database and the environment. Then this program serves instead of it (`mlflow-start
+serve ARTIFACTS`), limited to a list of requests (served_requests.py) and one folder for files. It is a single process,
+because SQLite allows one writer at a time; requests run in threads.
 
-Restrict MLflow's files to the folder that it serves, whatever location a request or the database names.
-
-Users set the locations of experiments, models and traces. MLflow accepts any path on the server's disk or another
-machine's address as a location, and reads, writes and deletes there.
+Files are restricted to that folder, whatever location a request or the database names. Users set the locations of
+experiments, models and traces. MLflow accepts any path on the server's disk or another machine's address as a location,
+and reads, writes and deletes there.
 """
 
 from __future__ import annotations

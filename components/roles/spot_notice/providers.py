@@ -58,7 +58,7 @@ class Notice:
         return f"{self.provider} takes this machine back at {self._clock}"
 
     def cause(self, node: str) -> str:
-        """Return the cause of the end of its jobs (end_jobs.py reads it)."""
+        """Return the cause of the end of its jobs."""
         return f"{self.provider} took node {node} back at {self._clock}"
 
 

@@ -9,13 +9,13 @@ from components.roles.facts import matching, version
 from components.roles.role import Role, unit
 from components.settings.network_names import TAILNET
 
-# A machine's report of its firewalls (own_firewall.sh).
+# A machine's report of its firewalls.
 _FIREWALLS = r"((firewalld|ufw|nftables|shields-up)(\+(firewalld|ufw|nftables|shields-up)){0,3})?"
 UNIT = "tailrack-tailnet.service"
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Return the role. Packages come before the tailnet; tailscale may come from its own package source (join.sh)."""
+    """Return the role. Packages come before the tailnet; tailscale may come from its own package source."""
     joined = {"tailnet_ip": _tailnet_address, "firewall": matching(_FIREWALLS), "tailscale_version": version}
     return Role(
         "tailnet",

@@ -1,8 +1,7 @@
-"""Paths of the record of GPU use. The prolog and epilog (role health) write JOBS and remove from it.
+"""Samples of the GPUs of one job on one node, and their summary, a part of the job's AdminComment. Pure.
 
-Samples of the GPUs of one job on one node, and their summary, a part of the job's AdminComment. Pure.
-
-A job's samples are counted per GPU that Slurm gave it, whether or not a process uses the GPU.
+The prolog and epilog (role health) write JOBS and remove from it. A job's samples are counted per GPU that Slurm gave
+it, whether or not a process uses the GPU.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Measure one GPU: copies between its memory and the machine's, copies inside its memory, and matrices.
 
-Multiply matrices with cuBLAS, if the machine has it: the rate shows a GPU whose clocks are held down.
-
-The parts of NVIDIA's driver API that a measurement of one GPU needs, through ctypes: the driver brings libcuda.
+The rate of matrices, by cuBLAS if the machine has it, shows a GPU whose clocks are held down. Calls go to NVIDIA's
+driver API through ctypes: the driver brings libcuda.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A finding (an observation on a node, its severity and a remedy) and the output line that carries findings.
+"""A finding (an observation on a node, its severity and a remedy), and what carries findings.
 
-Read the file of root's collector (collect.py). A file of another form is ignored.
+That is a line of a job's output, and the file of root's collector (collect.py); one of another form is ignored.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Checks of the node's settings for jobs: pinned memory, /dev/shm, device files, a driver, the clock and the memory.
+"""Checks of a node's settings for jobs, its clock and memory, and of versions with published security holes.
 
-A time service must keep the node's clock: munge and the share need it.
-
-Compare versions on a node with releases that close published security holes. Only info: it never drains a node.
-
-The table is as old as this release of tailrack: it contains only what the named bulletins say. Enroot, Pyxis and the
-kernel have no row: no bulletin for Enroot and Pyxis was found, and distributions fix kernels under their own versions.
+A time service must keep the node's clock: munge and the share need it. An old version is only info and never drains a
+node. The table of versions is as old as this release of tailrack: it contains only what the named bulletins say.
+Enroot, Pyxis and the kernel have no row: no bulletin for Enroot and Pyxis was found, and distributions fix kernels
+under their own versions.
 """
 
 from __future__ import annotations

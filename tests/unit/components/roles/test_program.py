@@ -123,7 +123,7 @@ def test_a_launcher_runs_its_command_with_the_files_arguments_and_status(install
     path.chmod(0o755)
     done = subprocess.run([path, "no such word"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("fabric.py serve ")
+    assert done.stderr.startswith("fabric serve ")
     path.write_text(python_launcher("fabric").replace(FOLDER, str(installed)))
     again = subprocess.run([sys.executable, "-I", path, "no such word"], capture_output=True, text=True, check=False)
     assert (again.returncode, again.stderr) == (done.returncode, done.stderr)
