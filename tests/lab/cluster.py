@@ -239,6 +239,11 @@ class ClusterUnderTest:
         eventually(lambda: self.job(number)["JobState"] not in running, seconds, f"{number} ended")
         return self.job(number)["JobState"]
 
+    def preview(self) -> str:
+        """What the driver's preview prints, in one line."""
+        shown = subprocess.run(self.driver("preview"), capture_output=True, text=True, check=False)
+        return " ".join((shown.stdout + shown.stderr).split())
+
     def driver(self, *words: str) -> list[str]:
         """Return the command of a Makefile target (`up`, `outputs`, ...) for this stack and its config as it is now."""
         self.config_file.write_text(yaml.safe_dump({"config": self.config}), encoding="utf-8")

@@ -1,7 +1,5 @@
 """Groups of users and their folders on the share, over NFS. Each test goes on from the last."""
 
-import subprocess
-
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
@@ -25,11 +23,6 @@ def cluster(full: ClusterUnderTest) -> ClusterUnderTest:
 
 def refused(cluster: ClusterUnderTest, user: str, node: str, command: str) -> bool:
     return "Permission denied" in cluster.attempt(node, as_user(user, command)).stderr
-
-
-def preview(cluster: ClusterUnderTest) -> str:
-    shown = subprocess.run(cluster.driver("preview"), capture_output=True, text=True, check=False)
-    return " ".join((shown.stdout + shown.stderr).split())
 
 
 def test_every_machine_has_the_group_with_the_same_gid_and_members(cluster: ClusterUnderTest) -> None:
@@ -67,7 +60,7 @@ def test_a_user_outside_the_group_is_refused(cluster: ClusterUnderTest, machine:
 
 def test_up_removes_the_access_of_a_former_group_member(cluster: ClusterUnderTest) -> None:
     del cluster.config["tailrack:users"][1]["groups"]
-    text = preview(cluster)
+    text = cluster.preview()
     assert "- bob leaves vision" in text
     assert "ada leaves" not in text
     cluster.up_ok()
@@ -83,7 +76,7 @@ def test_up_removes_the_access_of_a_former_group_member(cluster: ClusterUnderTes
 def test_the_folder_of_a_group_that_is_taken_out_stays_and_up_says_so(cluster: ClusterUnderTest) -> None:
     del cluster.config["tailrack:groups"]
     del cluster.config["tailrack:users"][0]["groups"]
-    text = preview(cluster)
+    text = cluster.preview()
     assert "- ada leaves vision" in text
     assert "- vision 7001" in text
     cluster.up_ok()

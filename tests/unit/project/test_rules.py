@@ -12,6 +12,7 @@ from stacks.sites import KINDS
 PROJECT = Path(__file__).parents[3]
 COMPONENTS = sorted((PROJECT / "components").rglob("*.py"))
 STACKS = sorted((PROJECT / "stacks").rglob("*.py"))
+PRODUCT = [*COMPONENTS, *STACKS, *(PROJECT / "cli").rglob("*.py"), *(PROJECT / "lab").rglob("*.py")]
 SETTINGS = [
     path for path in COMPONENTS if path.parent.name == "settings" or path.name in ("settings.py", "cluster_settings.py")
 ]
@@ -69,10 +70,9 @@ def test_ages_by_the_wall_clock_are_bounded_on_both_sides() -> None:
     """A moment of a clock that was in a wrong year must not stop work until then: `within` (node/waiting.py)."""
     monotonic = {"components/validation/storage_node.py", "components/roles/job_reports/outbox.py"}
     offenders = []
-    for path in [*COMPONENTS, *STACKS, *(PROJECT / "cli").rglob("*.py"), *(PROJECT / "lab").rglob("*.py")]:
-        if not re.search(r"\b(now|time\(\))\s+- ", path.read_text(encoding="utf-8")):
-            continue
-        for node in (node for node in ast.walk(tree(path)) if isinstance(node, ast.Compare)):
+    for path in PRODUCT:
+        nodes = ast.walk(tree(path)) if re.search(r"\b(now|time\(\))\s+- ", path.read_text("utf-8")) else ()
+        for node in (node for node in nodes if isinstance(node, ast.Compare)):
             sides = [side for side in [node.left, *node.comparators] if isinstance(side, ast.BinOp)]
             ages = [side for side in sides if isinstance(side.op, ast.Sub)]
             # `now - SECONDS` is a limit, not an age.
@@ -90,8 +90,7 @@ def test_local_commands_are_steps_machines_or_secrets() -> None:
         "stacks/sites/rented/first_key.py",
         *(f"{kind.machines.replace('.', '/')}.py" for kind in KINDS.values()),
     }
-    paths = [path for path in [*COMPONENTS, *STACKS] if "local.Command(" in path.read_text(encoding="utf-8")]
-    assert {name(path) for path in paths} <= makers
+    assert {name(path) for path in [*COMPONENTS, *STACKS] if "local.Command(" in path.read_text("utf-8")} <= makers
 
 
 def test_each_part_of_components_uses_only_its_own_packages() -> None:
@@ -134,8 +133,7 @@ def test_a_kind_of_site_is_a_folder_with_model_and_machines() -> None:
 
 def test_no_code_outside_of_sites_compares_the_kind_of_a_site() -> None:
     offenders = []
-    outside = [path for path in STACKS if path.parent.parent.name != "sites"]
-    for path in [*outside, *COMPONENTS, *sorted((PROJECT / "cli").rglob("*.py"))]:
+    for path in (path for path in PRODUCT if path.parents[1] != PROJECT / "stacks/sites" and "lab" not in path.parts):
         written = any(f'"{kind}"' in path.read_text(encoding="utf-8") for kind in KINDS)
         for node in ast.walk(tree(path)) if written else ():
             if isinstance(node, ast.Compare):
@@ -161,3 +159,10 @@ def test_one_module_calls_the_commands_of_slurm() -> None:
     commands = re.compile(r'"(scontrol|squeue|sinfo|sacct|sacctmgr)",')
     offenders = {name(path) for path in COMPONENTS if commands.search(path.read_text(encoding="utf-8"))}
     assert offenders == {"components/slurm_commands/slurm.py"}
+
+
+def test_comments_name_only_files_that_exist() -> None:
+    others = [path for folder in ("bench", "examples", "package", "tests") for path in (PROJECT / folder).rglob("*.py")]
+    names = {path.name for path in [*PRODUCT, *others]} | {"cc_ssh.py"}  # cloud-init's
+    named = {(path, word) for path in PRODUCT for word in re.findall(r"(?<![/\w])\w+\.py\b", path.read_text("utf-8"))}
+    assert {name(path): word for path, word in named if word not in names} == {}
