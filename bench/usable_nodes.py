@@ -36,16 +36,21 @@ import yaml
 from bench.machines import Containers, Host, Machines
 from bench.machines_in_namespaces import Namespaces
 from bench.plain_cluster import plain_seconds
-from bench.up_times import engine, insist
 from cli.pulumi.deployment import Deployment, stack_config
 from cli.pulumi.find_engine import find_engine
-from cli.pulumi.workspace import PROJECT, Workspace
-from cli.run_events import Event
+from cli.pulumi.workspace import PROJECT, CliError, Workspace
+from cli.run_events import Event, Summary
 from components.steps.label import StepLabel
 
 STACK = "nodes"
 HEAD = "head"
 KINDS = ("check", "join", "head", "register", "node")
+
+
+def insist(summary: Summary) -> None:
+    """Stop with the reason when an operation failed: a figure of half a run means nothing."""
+    if not summary.ok:
+        raise CliError("\n".join(failure.message for failure in summary.failures))
 
 
 @dataclass(frozen=True)
@@ -74,22 +79,22 @@ def critical_path(parts: Sequence[Part], last: Part) -> list[Part]:
     return path
 
 
-def busy_share(seconds: float = 2) -> float:
-    """The part of this machine's CPUs that was busy during some seconds."""
+def busy_share() -> float:
+    """The part of this machine's CPUs that was busy during two seconds."""
 
     def times() -> tuple[int, int]:
         user, nice, system, idle, waiting, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
         return user + nice + system, idle + waiting
 
     before = times()
-    time.sleep(seconds)
+    time.sleep(2)
     busy, idle = (after - first for after, first in zip(times(), before, strict=True))
     return busy / (busy + idle)
 
 
-def come_to_rest(share: float, limit: float = 120) -> None:
+def come_to_rest(share: float) -> None:
     """Wait until at most this share of the CPUs is busy: a node that has just joined runs its health check first."""
-    end = time.monotonic() + limit
+    end = time.monotonic() + 120
     while busy_share() > share and time.monotonic() < end:
         pass
 
@@ -114,7 +119,7 @@ class Bench:
         self._folder, self._parts, self._clusters = folder, list[Part](), 0
         self._machines = machines
         self._config = yaml.safe_load(stack_config(PROJECT, "dev").read_text(encoding="utf-8"))
-        self._engine = find_engine(engine())
+        self._engine = find_engine(os.environ.get("ENGINE", ""))
         self._hosts, self._peer = list[Host](), 1.0
         self._cpu, self._before = dict[str, float](), dict[str, float]()
         self._started, self._started_before = 0, 0
