@@ -17,6 +17,13 @@ from lab.errors import LabError
 from stacks import bugs
 from stacks.yaml_file import FileError
 
+# Functions by module, each with the name of its command.
+_COMMANDS = {
+    init: "init",
+    change_commands: "up preview down reap sweep",
+    show_commands: "engine outputs status diagnose report floors trust github_keys ssh_config images shell",
+    elastic_commands: "elastic rent",
+}
 _REFRESH = "read clouds and tailnet first; needs the Pulumi CLI"
 
 
@@ -28,35 +35,25 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     root.add_argument("--state-dir", type=Path, default=ROOT, help="folder of stacks, their state and passphrase")
     root.add_argument("--engine", default=os.environ.get("ENGINE", ""), help="cli or inprocess; cli if left out")
     commands = root.add_subparsers(dest="command", required=True)
-    commands.add_parser("init", help="make a stack's state, passphrase and config, and ask for the auth key")
-    up = commands.add_parser("up", help="bring the stack to its config, measure it, and show it")
+    parsers = {}
+    for module, names in _COMMANDS.items():
+        for name in names.split():
+            run = getattr(module, name)
+            parsers[name] = commands.add_parser(name.replace("_", "-"), help=run.__doc__)
+            parsers[name].set_defaults(run_command=run)
+    up = parsers["up"]
     up.add_argument("--refresh", action="store_true", help=_REFRESH)
-    for name, text in (
-        ("outputs", "print the stack's outputs as one JSON object"),
-        ("trust", "show unknown host keys of machines, ask, and record them"),
-        ("github-keys", "show SSH keys of users at GitHub, ask, and record them in the stack's config"),
-        ("status", "show nodes, jobs and why a node is out"),
-        ("diagnose", "write one archive without secrets for a bug report: states, reasons and logs of every machine"),
-        ("report", "write the last measurements and the nodes into one HTML file"),
-        ("floors", "write floors from the last measurement into the stack's config"),
-        ("ssh-config", "print lines for ~/.ssh/config with which you log in to every machine of the stack's cluster"),
-        ("images", "show the images of containers and the nodes that have them"),
-        ("engine", "print which engine the other commands use"),
-        ("sweep", "remove every lab of this checkout, whatever its stack"),
-    ):
-        commands.add_parser(name, help=text)
-    commands.add_parser("reap", help="remove a pool that has been idle for longer than its idle_limit_minutes")
-    elastic = commands.add_parser("elastic", help="rent and return the machines of an elastic pool, as its jobs need")
+    elastic = parsers["elastic"]
     elastic.add_argument("--once", action="store_true", help="end when nothing is left to do")
-    rent = commands.add_parser("rent", help="one run of `elastic`, which starts it")
+    rent = parsers["rent"]
     rent.add_argument("--result", type=Path, required=True, help="file for the failures by node")
-    down = commands.add_parser("down", help="remove everything of the stack")
+    down = parsers["down"]
     down.add_argument("--cluster-gone", action="store_true", help="for a pool whose cluster no longer exists")
-    preview = commands.add_parser("preview", help="show the changes that up would make")
+    preview = parsers["preview"]
     preview.add_argument("--comment", type=Path, help="also write it as Markdown for a pull request")
     preview.add_argument("--refresh", action="store_true", help=_REFRESH)
     preview.add_argument("--expect-no-changes", action="store_true", help="fail if up would change anything")
-    shell = commands.add_parser("shell", help="open a shell on a lab node, or run one command there")
+    shell = parsers["shell"]
     shell.add_argument("--node", required=True)
     shell.add_argument("--run", default="", help="command for bash on the node")
     return root
@@ -67,27 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser(__doc__).parse_args(argv)
     console = Terminal()
     try:
-        status: int = {
-            "init": init.init,
-            "up": change_commands.up,
-            "preview": change_commands.preview,
-            "down": change_commands.down,
-            "reap": change_commands.reap,
-            "elastic": elastic_commands.elastic,
-            "rent": elastic_commands.rent,
-            "sweep": change_commands.sweep,
-            "outputs": show_commands.outputs,
-            "status": show_commands.status,
-            "diagnose": show_commands.diagnose,
-            "report": show_commands.report,
-            "floors": show_commands.floors,
-            "images": show_commands.images,
-            "ssh-config": show_commands.ssh_config,
-            "shell": show_commands.shell,
-            "github-keys": show_commands.github_keys,
-            "trust": show_commands.trust,
-            "engine": show_commands.engine,
-        }[arguments.command](arguments, console)
+        status: int = arguments.run_command(arguments, console)
     except (FileError, LabError) as error:
         say(console, f"tailrack: {error}", style="red")
         return 1

@@ -16,6 +16,7 @@ import asyncssh
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
+from cli.open_stack import say
 from cli.output.make_command import Make
 from cli.output.terminal import one_line
 from cli.pulumi.workspace import CliError
@@ -65,32 +66,28 @@ def github_keys(path: Path, console: Console, make: Make, interactive: bool) -> 
     config = read_stack_file(path)["config"]
     accounts = [_read(account) for account in _accounts(config)]
     if not accounts:
-        _say(console, f"No user in {path.name} has a GitHub account: write github: NAME at a user of tailrack:users.")
+        say(console, f"No user in {path.name} has a GitHub account: write github: NAME at a user of tailrack:users.")
         return 0
     for account in accounts:
         for line in _lines(account):
-            _say(console, one_line(line))
+            say(console, one_line(line))
     changed = [account for account in accounts if account.changed]
     complete = all(not account.error and (account.changed or account.recorded is not None) for account in accounts)
     if not changed:
         if complete:
-            _say(console, f"{path.name} has these keys.")
+            say(console, f"{path.name} has these keys.")
         return 0 if complete else 1
-    _say(console, "Ask each user whether the fingerprints are right ('ssh-keygen -lf ~/.ssh/id_ed25519.pub').")
+    say(console, "Ask each user whether the fingerprints are right ('ssh-keygen -lf ~/.ssh/id_ed25519.pub').")
     if not interactive:
-        _say(console, "No key is recorded: run this in a terminal, to confirm the keys.", "red")
+        say(console, "No key is recorded: run this in a terminal, to confirm the keys.", "red")
         return 1
     names = ", ".join(account.user for account in changed)
     if console.input(f"Record the changed keys of {names}? Type yes: ").strip().lower() != "yes":
-        _say(console, "No key is recorded.")
+        say(console, "No key is recorded.")
         return 1
     write_section(path, _SECTION, {account.name: [*account.present] for account in changed}, "the keys")
-    _say(console, f"Recorded in {path.name}. Users can log in with them after {make('up')}.")
+    say(console, f"Recorded in {path.name}. Users can log in with them after {make('up')}.")
     return 0 if complete else 1
-
-
-def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def _accounts(config: Mapping[str, Any]) -> Iterator[Account]:

@@ -1,6 +1,6 @@
 """The input and output of a run: config, events during the run, its summary, errors."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +87,21 @@ class Made:
     connection: Mapping[str, Any] = field(default_factory=dict, repr=False)
     whole_stdin: str = field(default="", repr=False)
 
+    @property
+    def name(self) -> str:
+        return self.urn.rpartition("::")[2]
+
+
+def nodes_of(resources: Iterable[Made]) -> list[str]:
+    """Return the names of a stack's compute nodes."""
+    kind = "tailrack:cluster:ComputeNode"
+    return [resource.name for resource in resources if resource.urn.rpartition("::")[0].endswith(kind)]
+
+
+def node_of(resource: str, names: Iterable[str]) -> str:
+    """Return the node that a resource belongs to by its name, such as c1-container; empty if to none."""
+    return next((name for name in names if resource == name or resource.startswith(f"{name}-")), "")
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -95,6 +110,10 @@ class Failure:
     urn: str
     message: str
     command: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.urn.rpartition("::")[2]
 
 
 @dataclass

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from cli.elastic.plan import Attempts, Placeholder, Plan, after_failures, decide
@@ -25,6 +25,7 @@ from cli.pulumi.workspace import CliError
 from cli.run_events import Made
 from components.roles.tailrack_command.elastic import Status
 from components.roles.tailrack_command.host import COMMAND
+from components.validation.untrusted import read
 
 # Seconds between two questions to the head node, and after an error.
 EVERY_SECONDS, AFTER_ERROR_SECONDS = 5, 30
@@ -246,7 +247,7 @@ class Head:
             "resume": list(plan.resume) if plan else [],
             "power_up": list(plan.power_up) if plan else [],
             "replace": list(plan.replace) if plan else [],
-            "status": status.to_plain() if status else None,
+            "status": asdict(status) if status else None,
         }
         words = ["elastic", "--json", *(["--apply", json.dumps(changes)] if plan or status else []), self._pool]
         return _read(ask_head(self._deployment, self._resources, self._name, as_root(COMMAND, *words)))
@@ -255,16 +256,9 @@ class Head:
 def _read(text: str) -> Answer:
     try:
         data: Mapping[str, Any] = json.loads(text)
-        status = data["status"] or {"failed": {}, "renting": {}}
-        return Answer(
-            [
-                Placeholder(str(row["name"]), frozenset(map(str, row["flags"])), str(row["reason"]), str(row["by"]))
-                for row in data["nodes"]
-            ],
-            {str(name): Attempts(int(row[0]), float(row[1]), str(row[2])) for name, row in status["failed"].items()},
-            {str(name): float(since) for name, since in status["renting"].items()},
-            float(data["now"]),
-            float(status.get("replaced", 0)),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        status = read(Status, {"stack": "", "nodes": (), "seen": 0, **(data["status"] or {})})
+        failed = {name: Attempts(*values) for name, values in status.failed.items()}
+        nodes = [read(Placeholder, row) for row in data["nodes"]]
+        return Answer(nodes, failed, status.renting, float(data["now"]), status.replaced)
+    except (ValueError, KeyError, TypeError):
         raise CliError(f"the head node did not report its placeholders: {one_line(text[-200:]) or 'nothing'}") from None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cli.output.failures import describe_failure, first_line
 from cli.pulumi.workspace import PROJECT
-from cli.run_events import Failure, Made
+from cli.run_events import Failure, Made, node_of
 from stacks.rented import RENTED
 
 _STEP_ERROR = "tailrack: "
@@ -70,8 +70,7 @@ def by_node(failures: Collection[Failure], names: Collection[str]) -> dict[str, 
     """Return the cause of each node's first failure, by node; of a failure that is no node's at the key ""."""
     causes: dict[str, str] = {}
     for failure in failures:
-        resource = failure.urn.rpartition("::")[2]
-        causes.setdefault(node_of(resource, names), _cause(failure))
+        causes.setdefault(node_of(failure.name, names), _cause(failure))
     return causes
 
 
@@ -84,14 +83,9 @@ def _cause(failure: Failure) -> str:
     return f"{first_line(failure)}: {error}" if failure.urn else error
 
 
-def node_of(resource: str, names: Collection[str]) -> str:
-    """Return the node that a resource belongs to by its name, such as c1-container; empty if to none."""
-    return next((name for name in names if resource == name or resource.startswith(f"{name}-")), "")
-
-
 def made_nodes(resources: Collection[Made], names: Collection[str]) -> set[str]:
     """Return the nodes that have resources in the stack."""
-    return {node for made in resources if (node := node_of(made.urn.rpartition("::")[2], names))}
+    return {node for made in resources if (node := node_of(made.name, names))}
 
 
 def read_names(path: Path) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -14,7 +14,7 @@ from cli.head.answer import as_root, ask_head
 from cli.output.terminal import one_line
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from cli.run_events import Made
+from cli.run_events import nodes_of
 from components.roles.tailrack_command.costs import ESTIMATE, Cost, as_rows, longest_idle, sums
 from components.roles.tailrack_command.host import COMMAND
 from components.settings.money import CURRENCIES, DEFAULT_CURRENCY
@@ -123,18 +123,11 @@ def decide(deployment: Deployment) -> Decision:
             )
         return Decision(False, "it has no resources")
     # Include the nodes of a later run that did not finish.
-    names = sorted({str(node["name"]) for node in cluster.get("nodes", ())} | {*_nodes_of(resources)})
+    names = sorted({str(node["name"]) for node in cluster.get("nodes", ())} | {*nodes_of(resources)})
     words = ["idle", "--json", "--take-out", "--minutes", str(config.idle_limit_minutes)]
     # Only root may drain nodes.
     command = as_root(COMMAND, *words, *filter(_NODE.fullmatch, names))
     return _decision_from(ask_head(deployment, resources, str(cluster.get("head", "")), command))
-
-
-def _nodes_of(resources: Iterable[Made]) -> Iterator[str]:
-    for resource in resources:
-        kind, _, name = resource.urn.rpartition("::")
-        if kind.endswith("tailrack:cluster:ComputeNode"):
-            yield name
 
 
 def _decision_from(answer: str) -> Decision:

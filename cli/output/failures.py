@@ -36,7 +36,7 @@ def print_failures(console: Console, summary: Summary, progress: Progress, inter
 
 def first_line(failure: Failure) -> str:
     """Return the name of the failed step, for a list; the program itself if no step failed."""
-    return describe(failure.command, failure.urn.rsplit("::", 1)[-1]) if failure.urn else "the program"
+    return describe(failure.command, failure.name) if failure.urn else "the program"
 
 
 def describe_failure(failure: Failure) -> str:

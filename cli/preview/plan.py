@@ -191,9 +191,8 @@ def _read_by(resource: Made) -> set[str]:
 
 
 def _unchanged(resource: Made) -> Change:
-    name = resource.urn.rpartition("::")[2]
-    subject, action = split(StepLabel.of(resource.command), name)
-    return Change("update", resource.urn, "", name, subject, action, {}, {})
+    subject, action = split(StepLabel.of(resource.command), resource.name)
+    return Change("update", resource.urn, "", resource.name, subject, action, {}, {})
 
 
 def render(plan: Plan) -> Iterator[str]:

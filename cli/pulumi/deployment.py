@@ -29,7 +29,7 @@ from cli.preview.last_answers import last_answers
 from cli.pulumi.find_engine import IN_PROCESS, Found
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.workspace import CliError, Workspace
-from cli.run_events import HIDDEN, EngineError, Event, Failure, Made, Summary
+from cli.run_events import HIDDEN, EngineError, Event, Failure, Made, Summary, node_of, nodes_of
 from cli.stack_config.stack_file import check_for_cli, config_values, load_config, read_stack_file
 from cli.stack_config.written_config import WrittenConfig
 from components.settings.problems import shown
@@ -68,19 +68,14 @@ class Deployment:
         self._other_stacks: dict[str, OtherStack] = {}
         self._on_event = on_event
         self._stopped = False
-
-        def forward(event: Event) -> None:
-            self._on_event(event)
-
         workspace.prepare()
         if engine.cli is not None:
             workspace.prepare_pulumi_home()
             check_for_cli(workspace.config_copy, {**os.environ, **workspace.environment()})
             self._refuse_another_engine("cli")
-            self._runner = CliRunner(workspace, engine.cli, forward, parallel)
+            self._runner = CliRunner(workspace, engine.cli, self._forward, parallel)
         else:
-            for name, value in workspace.environment().items():
-                os.environ[name] = value
+            os.environ.update(workspace.environment())
             config = load_config(workspace.project, workspace.config_copy)
             self._refuse_another_engine(IN_PROCESS)
             self._runner = Engine(
@@ -88,9 +83,12 @@ class Deployment:
                 workspace.stack,
                 lambda stack: replace(workspace, stack=stack).in_process_state,
                 config,
-                forward,
+                self._forward,
                 parallel,
             )
+
+    def _forward(self, event: Event) -> None:
+        self._on_event(event)
 
     def _refuse_another_engine(self, engine: str) -> None:
         """Refuse another engine than that of the stack's `up`: it has no state and would create everything again."""
@@ -196,7 +194,7 @@ class Deployment:
                 summary = self._with_fewer(self._started(self._refreshing(self._runner.up, refresh)))
             summary = with_remedies(summary, self.make)
             if before and (warning := older_backup(before, self.made())):
-                self._on_event(Event("message", text=warning))
+                self._tell(warning)
             return summary
 
     def _with_fewer(self, summary: Summary) -> Summary:
@@ -204,11 +202,10 @@ class Deployment:
         # `make elastic` gives up nodes that get no machine itself.
         if summary.ok or self._stopped or self.written.elastic:
             return summary
+        return with_fewer(summary, self.config, partial(self._started, self._runner.up), self._tell)
 
-        def tell(text: str) -> None:
-            self._on_event(Event("message", text=text))
-
-        return with_fewer(summary, self.config, partial(self._started, self._runner.up), tell)
+    def _tell(self, text: str) -> None:
+        self._on_event(Event("message", text=text))
 
     def _preview_for_checks(self, checks: Checks, refresh: bool) -> Summary:
         on_event, self._on_event = self._on_event, checks.on_event
@@ -223,9 +220,7 @@ class Deployment:
         if not self.written.elastic or RENTED in os.environ:
             yield
             return
-        kind = "tailrack:cluster:ComputeNode"
-        urns = (made.urn.rpartition("::") for made in self.made())
-        os.environ[RENTED] = ",".join(sorted(name for type_, _, name in urns if type_.endswith(kind)))
+        os.environ[RENTED] = ",".join(sorted(nodes_of(self.made())))
         try:
             yield
         finally:
@@ -276,12 +271,9 @@ class Deployment:
             return
         undeleted = self._started(partial(self._runner.leave_undone, ON_MACHINES))
         why = "as requested" if requested else f"stack {reference} does not exist"
-        self._on_event(
-            Event(
-                "message",
-                text=f"The cluster no longer exists ({why}). The pool's clean-up on its head node is skipped "
-                f"({', '.join(undeleted) or 'nothing'}). On machines that stay, run tailrack-leave as root.",
-            )
+        self._tell(
+            f"The cluster no longer exists ({why}). The pool's clean-up on its head node is skipped "
+            f"({', '.join(undeleted) or 'nothing'}). On machines that stay, run tailrack-leave as root."
         )
 
     def destroy(self, cluster_gone: bool = False) -> Summary:
@@ -417,25 +409,17 @@ def without_machine(
     """
     reasons: dict[str, str] = {}
     for failure in failures:
-        name = _name(failure).removesuffix("-machine")
+        name = failure.name.removesuffix("-machine")
         if reason := re.search(rf"no machine for {re.escape(name)} at .*", failure.message):
             reasons[name] = reason[0]
     # The CLI also reports the run as a whole, components and steps that need the machine.
-    others = [failure for failure in failures if failure.command and not _is_of(_name(failure), reasons)]
+    others = [failure for failure in failures if failure.command and not node_of(failure.name, reasons)]
     if not reasons or others:
         return {}
     config = read_config()
     sites = {site.name for site in config.sites if isinstance(site, RentedSite) and site.fewer == WARN}
     accepted = {node.name for node in config.nodes() if node.site in sites and not node.is_head}
     return reasons if reasons.keys() <= accepted - {*before} else {}
-
-
-def _name(failure: Failure) -> str:
-    return failure.urn.rpartition("::")[2]
-
-
-def _is_of(resource: str, nodes: Collection[str]) -> bool:
-    return any(resource.startswith(f"{node}-") for node in nodes)
 
 
 class Interrupts:

@@ -10,8 +10,8 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -87,32 +87,22 @@ class CliRunner:
 
     def outputs(self) -> dict[str, Any]:
         """Return the stack's outputs with masked secrets, also inside of values."""
-        try:
-            self._stack()
-            return self._outputs_of(self._workspace.stack)
-        except CommandError as error:
-            raise CliError(self._explained(error)) from None
+        self._stack()
+        return self.outputs_of(self._workspace.stack)
 
     def outputs_of(self, reference: str) -> dict[str, Any]:
         """Return the same of another stack, named as Pulumi names it."""
-        try:
-            return self._outputs_of(reference)
-        except CommandError as error:
-            raise CliError(self._explained(error)) from None
-
-    def _outputs_of(self, stack: str) -> dict[str, Any]:
-        # The SDK's method does not mask a secret inside of a value.
-        values = json.loads(self._pulumi("stack", "output", "--json", "--stack", stack))
+        with self._explaining():
+            # The SDK's method does not mask a secret inside of a value.
+            values = json.loads(self._pulumi("stack", "output", "--json", "--stack", reference))
         # An output that needs a failed step is unknown, and left out.
         return {name: value for name, value in values.items() if value != UNKNOWN}
 
     def made(self) -> list[Made]:
         """Return the resources of the last run."""
-        try:
-            self._stack()
+        self._stack()
+        with self._explaining():
             exported = self._exported(self._workspace.stack, "--show-secrets")
-        except CommandError as error:
-            raise CliError(self._explained(error)) from None
         return [made_of(resource) for resource in resources(exported) if not resource.get("delete")]
 
     def has(self, reference: str) -> bool:
@@ -129,7 +119,7 @@ class CliRunner:
         stack = self._stack()
         self._clear_pending(stack)
         names: list[str] = []
-        try:
+        with self._explaining():
             content = self._exported(self._workspace.stack)
             for resource in resources(content):
                 if resource["type"] == type_ and "delete" in resource.get("inputs", {}):
@@ -142,8 +132,6 @@ class CliRunner:
                 write_private(file, json.dumps(content))
                 self._pulumi("stack", "import", "--stack", self._workspace.stack, "--file", str(file))
                 file.unlink()
-        except CommandError as error:
-            raise CliError(self._explained(error)) from None
         return names
 
     def _exported(self, stack: str, *options: str) -> dict[str, Any]:
@@ -156,15 +144,13 @@ class CliRunner:
         return str(done.stdout)
 
     def _stack(self, **variables: str) -> Stack:
-        try:
+        with self._explaining():
             workspace = LocalWorkspace(
                 work_dir=str(self._workspace.folder),
                 pulumi_command=self._command,
                 env_vars={**self._workspace.environment(), _RUN: self._run_mark, **variables},
             )
             return Stack.create_or_select(self._workspace.stack, workspace)
-        except CommandError as error:
-            raise CliError(self._explained(error)) from None
 
     def _clear_pending(self, stack: Stack) -> None:
         """Remove the lock and the pending operations of a killed run.
@@ -230,6 +216,14 @@ class CliRunner:
         events.summary.failures = [_with_host(failure, silent) for failure in events.summary.failures]
         events.summary.seconds = time.monotonic() - begun
         return events.summary
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Raise CliError in place of an error of the CLI."""
+        try:
+            yield
+        except CommandError as error:
+            raise CliError(self._explained(error)) from None
 
     def _explained(self, error: CommandError) -> str:
         if self._interrupted:

@@ -52,7 +52,7 @@ def read_or_default(wanted: type[T], data: object, *, exact: bool = False) -> T:
 
 
 def value_of(hint: Any, value: Any) -> Any:
-    """Return a value of a type. Raises ValueError for another type, or a text that does not match its pattern.
+    """Return a value of a type. Raises ValueError for another type, or a value outside its pattern or range.
 
     A float is from 0 to LATEST.
     """
@@ -60,6 +60,8 @@ def value_of(hint: Any, value: Any) -> Any:
     if hint is Any:
         return value
     if origin is Annotated and isinstance(value, str) and re.fullmatch(parts[1], value, re.ASCII):
+        return value
+    if origin is Annotated and type(value) is int and isinstance(parts[1], range) and value in parts[1]:
         return value
     if origin in (typing.Union, types.UnionType):
         return None if value is None else value_of(parts[0], value)

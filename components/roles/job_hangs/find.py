@@ -26,7 +26,7 @@ from components.roles.job_hangs.communicators import (
     read_hang,
     sentence,
 )
-from components.roles.job_hangs.watch import ANSWER, LateRank, Stall, apart, stall_of
+from components.roles.job_hangs.watch import ANSWER, LateRank, Stall, apart
 from components.roles.job_reports.host import MAIL_PROGRAM
 from components.roles.sll.snapshot import gpus_of, jobs_and_nodes
 from components.roles.ssh_trust.ask import MEMBERS
@@ -35,6 +35,7 @@ from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.nodes import node_names
 from components.slurm_commands.slurm import SlurmError
+from components.validation.untrusted import value_of
 
 # The minutes, and a line `number start` for each job whose user got the message.
 LIMITS = "/etc/tailrack/job-hangs-limits"
@@ -83,8 +84,8 @@ def main(_: Sequence[str]) -> int:
 def read_stalls(text: str) -> Mapping[str, Stall] | None:
     """Read a node's answer; None if it is malformed."""
     try:
-        return {str(job): stall_of(row) for job, row in json.loads(text)["jobs"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return value_of(Mapping[str, Stall], json.loads(text)["jobs"])  # type: ignore[no-any-return]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

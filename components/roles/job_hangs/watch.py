@@ -11,13 +11,12 @@ The rank that it waits for may leave its GPU idle. A GPU that works ends the sta
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Annotated
 
 from components.node import files
 from components.node.accounts import as_user
@@ -26,6 +25,7 @@ from components.node.passwd import user_with
 from components.roles.job_hangs.communicators import EQUAL, KINDS, MOST_RANKS, NONE
 from components.roles.ssh_trust.ask import ANSWERS
 from components.roles.usage.samples import JOBS, Reading
+from components.validation.untrusted import read
 
 # The minutes of the config. Slurm's TaskProlog gives jobs a RAS port of their own where it exists.
 MINUTES = "/etc/tailrack/job-hangs"
@@ -47,9 +47,7 @@ _FIRST_USER = 1000
 FIRST_SAMPLE = 2
 AGAIN_SAMPLES = 5
 _MOST = 2**53
-_HOST = re.compile(r"[0-9a-f.:]{0,45}")
-_OPERATION = re.compile(r"[A-Za-z,]{0,200}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_Count = Annotated[int, range(_MOST)]
 
 
 def main(_: Sequence[str]) -> int:
@@ -101,10 +99,10 @@ def ask(job: str) -> RasFinding | None:
 class LateRank:
     """A rank that others wait for. `here`: it runs on the node that RAS was asked on."""
 
-    number: int
-    host: str
-    process: int
-    gpu: int
+    number: _Count
+    host: Annotated[str, r"[0-9a-f.:]{0,45}"]
+    process: _Count
+    gpu: Annotated[int, range(-1, _MOST)]
     here: bool
 
 
@@ -112,14 +110,18 @@ class LateRank:
 class RasFinding:
     """A finding (communicators.py) as a node's root accepts it from a process of the job's user."""
 
-    digest: str
-    kind: str
-    operation: str
-    count: int
-    most: int
-    size: int
+    digest: Annotated[str, r"[0-9a-f]{64}"]
+    kind: Annotated[str, "|".join(KINDS)]
+    operation: Annotated[str, r"[A-Za-z,]{0,200}"]
+    count: _Count
+    most: _Count
+    size: _Count
     ranks: tuple[LateRank, ...]
-    total: int
+    total: _Count
+
+    def __post_init__(self) -> None:
+        if len(self.ranks) > MOST_RANKS:
+            raise ValueError("it has too many ranks")
 
 
 @dataclass(frozen=True)
@@ -134,13 +136,13 @@ class Stall:
     unchanged  samples between the first and the last time that it gave it
     """
 
-    since: int = 0
-    samples: int = 0
-    waiting: int = 0
-    idle: int = 0
-    asked: int = 0
-    first: int = 0
-    unchanged: int = 0
+    since: _Count = 0
+    samples: _Count = 0
+    waiting: _Count = 0
+    idle: _Count = 0
+    asked: _Count = 0
+    first: _Count = 0
+    unchanged: _Count = 0
     finding: RasFinding | None = None
 
 
@@ -203,58 +205,14 @@ def as_json(stall: Stall) -> str:
 def read_stall(text: str) -> Stall | None:
     """Read it again; None if it is malformed."""
     try:
-        return stall_of(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return read(Stall, json.loads(text))
+    except (ValueError, RecursionError):
         return None
-
-
-def stall_of(row: Mapping[str, Any]) -> Stall:
-    """Return the stall of a JSON object; raise ValueError, TypeError, KeyError or AttributeError if it is malformed."""
-    numbers = {item.name: _number(row[item.name]) for item in fields(Stall) if item.name != "finding"}
-    return Stall(**numbers, finding=finding_of(row["finding"]) if row["finding"] is not None else None)
 
 
 def read_finding(text: str) -> RasFinding | None:
     """Read the output of `ask-ras`, which a process of the job's user prints; None if it is malformed or empty."""
     try:
-        return finding_of(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return read(RasFinding, json.loads(text))
+    except (ValueError, RecursionError):
         return None
-
-
-def finding_of(row: Mapping[str, Any]) -> RasFinding:
-    """Return the finding of a JSON object; raise like stall_of."""
-    ranks = row["ranks"]
-    if row["kind"] not in KINDS or not isinstance(ranks, list) or len(ranks) > MOST_RANKS:
-        raise ValueError
-    return RasFinding(
-        _text(_DIGEST, row["digest"]),
-        row["kind"],
-        _text(_OPERATION, row["operation"]),
-        _number(row["count"]),
-        _number(row["most"]),
-        _number(row["size"]),
-        tuple(
-            LateRank(
-                _number(rank["number"]),
-                _text(_HOST, rank["host"]),
-                _number(rank["process"]),
-                rank["gpu"] if rank["gpu"] == -1 else _number(rank["gpu"]),
-                rank["here"] is True,
-            )
-            for rank in ranks
-        ),
-        _number(row["total"]),
-    )
-
-
-def _number(value: object) -> int:
-    if type(value) is not int or not 0 <= value < _MOST:
-        raise ValueError
-    return value
-
-
-def _text(form: re.Pattern[str], value: object) -> str:
-    if not isinstance(value, str) or not form.fullmatch(value):
-        raise ValueError
-    return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from components.roles.tailrack_command.idle import idle_since
 from components.slurm_commands import slurm
 from components.slurm_commands.nodes import Node, node_names
 from components.validation.preflight.findings import plain
+from components.validation.untrusted import read
 
 NAME, HELP = "costs", "show what nodes cost per hour and this month, and which of them are idle"
 MOST_QUERIES = 50  # for single nodes: each takes slurmctld a few milliseconds
@@ -203,27 +203,5 @@ def _day(moment: int) -> str:
 
 
 def as_rows(data: Mapping[str, Any]) -> list[Cost]:
-    """Read the output of `--json`. Raise ValueError for invalid data."""
-    try:
-        return [
-            Cost(
-                str(row["name"]),
-                _number(row["price"]),
-                str(row["currency"]),
-                bool(row["there"]),
-                bool(row["busy"]),
-                None if row["idle_seconds"] is None else int(_number(row["idle_seconds"])),
-                _number(row["month"]),
-                _number(row["month_hours"]),
-                None if row["used_hours"] is None else _number(row["used_hours"]),
-            )
-            for row in data["costs"]
-        ]
-    except (KeyError, TypeError) as error:
-        raise ValueError("no costs") from error
-
-
-def _number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
-        raise ValueError("no number")
-    return float(value)
+    """Read the output of `--json`. Raise ValueError, KeyError or TypeError for invalid data."""
+    return [read(Cost, row) for row in data["costs"]]

@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from components.slurm_commands.nodes import Node
 from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight.drain import SICK_PREFIXES
 from components.validation.preflight.findings import plain
+from components.validation.untrusted import read
 
 # `make elastic` reports every few seconds. After this time without a report it does not run.
 SILENT_SECONDS = 180
@@ -39,7 +40,7 @@ class Status:
     """The report of `make elastic` on a pool.
 
     stack    the pool's stack; nodes: its placeholders
-    seen     Unix seconds of the report
+    seen     Unix seconds of the report, from the file's time
     limit    the limit of machines at once, as text
     renting  since when each machine is being rented, by node
     places   where each machine is rented, by node
@@ -56,38 +57,16 @@ class Status:
     failed: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
     replaced: float = 0
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return it in the form of the file; `seen` is the file's own."""
-        return {
-            "stack": self.stack,
-            "nodes": list(self.nodes),
-            "limit": self.limit,
-            "renting": dict(self.renting),
-            "places": dict(self.places),
-            "failed": {name: list(values) for name, values in self.failed.items()},
-            **({"replaced": self.replaced} if self.replaced else {}),
-        }
-
 
 def read_status(text: str, seen: float) -> Status | None:
     """Read a report; None if it is malformed."""
     try:
-        data = json.loads(text)
-        return Status(
-            plain(str(data["stack"])),
-            [str(name) for name in data["nodes"]],
-            seen,
-            plain(str(data["limit"])),
-            {str(name): float(since) for name, since in data["renting"].items()},
-            {str(name): plain(str(place)) for name, place in data["places"].items()},
-            {
-                str(name): (int(count), float(until), plain(str(why)))
-                for name, (count, until, why) in data["failed"].items()
-            },
-            float(data.get("replaced", 0)),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
+        status = read(Status, {**json.loads(text), "seen": seen})
+    except (ValueError, TypeError):
         return None
+    places = {name: plain(place) for name, place in status.places.items()}
+    failed = {name: (count, until, plain(why)) for name, (count, until, why) in status.failed.items()}
+    return replace(status, stack=plain(status.stack), limit=plain(status.limit), places=places, failed=failed)
 
 
 def read_statuses(folder: str = ELASTIC) -> list[Status]:

@@ -15,14 +15,15 @@ import pwd
 import re
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from components.node.log import STATE_DIR
 from components.roles.names.host import LOGIN
 from components.roles.ssh_trust.certificate import AUTHORITIES
+from components.validation.untrusted import read
 
 NAME, HELP = "ssh-config", "print the lines for ~/.ssh/config with which you log in to the head node and to nodes"
 # Address and name of each machine of the cluster, and the head node's records of nodes. All users can read them.
@@ -30,6 +31,7 @@ NAMES, MEMBERS = Path(f"{STATE_DIR}/names"), Path(f"{STATE_DIR}/members")
 _AUTHORITIES = Path(AUTHORITIES)
 DEFAULT_PORT = 22
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_Name = Annotated[str, _NAME.pattern]
 _ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|[0-9a-fA-F:.]{2,45}")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}")
 _KEY = re.compile(r"[a-z0-9@.-]{1,60} [A-Za-z0-9+/]{20,2000}={0,2}")
@@ -150,29 +152,22 @@ class Facts:
     logins        port and address of log-in nodes; a head node of an earlier release reports none
     """
 
-    head: str
-    nodes: tuple[str, ...]
-    ports: Mapping[str, int]
-    authorities: tuple[str, ...]
-    logins: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    head: _Name
+    nodes: tuple[_Name, ...]
+    ports: Mapping[_Name, int]
+    authorities: tuple[Annotated[str, _KEY.pattern], ...]
+    logins: Mapping[_Name, tuple[int, str]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, data: Any) -> Facts:
         """Read JSON data. Raises ValueError for anything else."""
         try:
-            logins = {name: (int(port), str(address)) for name, (port, address) in data.get("logins", {}).items()}
-            facts = cls(data["head"], tuple(data["nodes"]), dict(data["ports"]), tuple(data["authorities"]), logins)
-        except (AttributeError, KeyError, TypeError) as error:
+            facts = read(cls, data)
+        except ValueError as error:
             raise ValueError("these are no facts of a cluster") from error
-        names = (facts.head, *facts.nodes, *facts.ports, *facts.logins)
-        numbers = all(type(port) is int for port in facts.ports.values())
-        if not (numbers and _all(_NAME, names) and _all(_KEY, facts.authorities) and facts.authorities):
+        if not facts.authorities:
             raise ValueError("these are no facts of a cluster")
         return facts
-
-
-def _all(pattern: re.Pattern[str], values: Iterable[object]) -> bool:
-    return all(isinstance(value, str) and pattern.fullmatch(value) for value in values)
 
 
 def blocks(logins: Sequence[Login], authorities: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from components.node import files
 from components.node.locks import Lock
@@ -46,6 +46,7 @@ from components.slurm_commands.jobs import Job, with_parts
 from components.slurm_commands.nodes import Node, node_names
 from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight.findings import plain
+from components.validation.untrusted import read
 
 AT_ONCE = 16
 LIMIT_SECONDS = 30
@@ -232,16 +233,9 @@ def ask_each(names: Sequence[str], program: str, read: Callable[[str], T | None]
 def read_answer(text: str) -> Mapping[str, Use] | None:
     """Read a node's answer; None if it is malformed. Numbers outside of their range count as malformed."""
     try:
-        rows: Mapping[str, Mapping[str, Any]] = json.loads(text)["jobs"]
-        return {str(job): Use(**{name: _count(number) for name, number in row.items()}) for job, row in rows.items()}
+        return {job: read(Use, row, exact=True) for job, row in json.loads(text)["jobs"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def _count(number: object) -> int:
-    if type(number) is not int or not 0 <= number < 2**40:
-        raise ValueError
-    return number
 
 
 def _names(job: Job) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 from components.node.locks import PRIVATE
 from components.roles.ssh_trust.ask import ANSWERS
@@ -105,6 +106,10 @@ class GpuSamples:
         )
 
 
+# A node's figure outside of this range is malformed.
+_Count = Annotated[int, range(2**40)]
+
+
 @dataclass(frozen=True)
 class Use:
     """The use of a job's GPUs, on one node or on all its nodes.
@@ -117,16 +122,16 @@ class Use:
     waits, still, still_minutes   the same of GPUs that wait or are idle; see GpuSamples
     """
 
-    gpus: int = 0
-    count: int = 0
-    percents: int = 0
-    idle: int = 0
-    peak: int = 0
-    unused: int = 0
-    unused_minutes: int = 0
-    waits: int = 0
-    still: int = 0
-    still_minutes: int = 0
+    gpus: _Count = 0
+    count: _Count = 0
+    percents: _Count = 0
+    idle: _Count = 0
+    peak: _Count = 0
+    unused: _Count = 0
+    unused_minutes: _Count = 0
+    waits: _Count = 0
+    still: _Count = 0
+    still_minutes: _Count = 0
 
     def plus(self, other: Use) -> Use:
         """Return the use of two sets of GPUs together."""

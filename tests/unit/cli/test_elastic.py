@@ -15,8 +15,8 @@ from cli.elastic.plan import (
     decide,
     next_attempt,
 )
-from cli.elastic.run import by_node, node_of
-from cli.run_events import Failure
+from cli.elastic.run import by_node
+from cli.run_events import Failure, node_of
 
 NOW = 1_000_000.0
 

@@ -83,7 +83,7 @@ def test_programs_can_read_the_printed_costs(monkeypatch: Any, capsys: Any) -> N
     told = json.loads(capsys.readouterr().out)
     assert as_rows(told) == costs.costs(BOOK, NODES, None, NOW)
     assert told["since"] == MONTH
-    with pytest.raises(ValueError, match="no costs"):
+    with pytest.raises(ValueError, match="missing"):
         as_rows({"costs": [{"name": "x"}]})
 
 

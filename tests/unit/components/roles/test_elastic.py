@@ -1,6 +1,7 @@
 """Texts about machines that jobs bring: `tailrack why`, `tailrack nodes` and sll."""
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from components.slurm_commands.slurm import SlurmError
 NOW = 1_800_000_000.0
 STATUS = Status(
     "burst",
-    ["e1", "e2"],
+    ("e1", "e2"),
     NOW - 5,
     "at most 2 machines at once (tailrack:elastic.max)",
     {"e1": NOW - 190, "e2": NOW - 20},
@@ -84,12 +85,12 @@ def test_the_live_view_shows_the_wait_and_counts_only_machines_that_exist() -> N
 
 
 def test_a_report_is_read_as_it_was_written_and_a_malformed_one_is_skipped(tmp_path: Path) -> None:
-    for pool, text in (("a.b.burst", json.dumps(STATUS.to_plain())), ("a.b.cut", '{"stack": "cut"'), ("odd", "[]")):
+    for pool, text in (("a.b.burst", json.dumps(asdict(STATUS))), ("a.b.cut", '{"stack": "cut"'), ("odd", "[]")):
         (tmp_path / pool).mkdir()
         (tmp_path / pool / "status.json").write_text(text, encoding="utf-8")
     (status,) = read_statuses(str(tmp_path))
-    assert status.to_plain() == STATUS.to_plain()
-    hostile = {**STATUS.to_plain(), "limit": "\x1b[2J", "places": {"e1": "a\nb"}}
+    assert replace(status, seen=STATUS.seen) == STATUS
+    hostile = {**asdict(STATUS), "limit": "\x1b[2J", "places": {"e1": "a\nb"}}
     read = read_status(json.dumps(hostile), NOW)
     assert read is not None
     assert "\x1b" not in read.limit + read.places["e1"]

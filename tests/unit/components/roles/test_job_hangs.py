@@ -562,7 +562,7 @@ def test_samples_of_the_run_before_a_requeue_are_left_out(head: Shell, monkeypat
 
 
 def test_a_nodes_malformed_answer_is_none() -> None:
-    for text in ("", "{", '{"jobs": 5}', '{"jobs": {"7": {}}}', '{"jobs": {"7": 5}}'):
+    for text in ("", "{", '{"jobs": 5}', '{"jobs": {"7": {"since": -1}}}', '{"jobs": {"7": 5}}'):
         assert find.read_stalls(text) is None
 
 
