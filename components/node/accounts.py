@@ -9,14 +9,10 @@ seconds.
 from __future__ import annotations
 
 import codecs
-import os
-import selectors
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import BinaryIO, Protocol
 
 from components.node import files
@@ -74,15 +70,26 @@ def as_user(
             env={"PATH": running.PATH, "HOME": "/", "USER": user, "LOGNAME": user, "LC_ALL": "C.UTF-8"},
             start_new_session=True,
         )
-    reader = _Reader(process, most, into)
-    in_time = False
-    try:
-        in_time = reader.read(limit)
-    finally:
-        if not in_time:
-            _end(process, reader)
-        reader.close()
-    return Ended(process.returncode if in_time else 124, *reader.texts)
+    output, errors = bytearray(), bytearray()
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def take_output(data: bytes) -> bool:
+        if into:
+            into.write(data[: most - into.tell()])
+            return True
+        output.extend(data[: most - len(output)])
+        return len(output) < most
+
+    def take_errors(data: bytes) -> bool:
+        taken = data[: most - len(errors)]
+        errors.extend(taken)
+        sys.stderr.write(decoder.decode(taken, final=not data))
+        sys.stderr.flush()
+        return len(errors) < most
+
+    in_time = running.pump(process, limit, take_output, take_errors, grace=_END_SECONDS)
+    texts = (bytes(part).decode("utf-8", "replace") for part in (output, errors))
+    return Ended(process.returncode if in_time else 124, *texts)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -101,77 +108,3 @@ def owns_folder(name: str, path: str, limit: float) -> bool:
     """Return whether a path is an account's own folder and no link. Root may have no rights there."""
     place = files.on_disk(path)
     return as_user(name, "test", "-d", place, "-a", "-O", place, "-a", "!", "-L", place, limit=limit).ok
-
-
-def _end(process: subprocess.Popen[bytes], reader: _Reader) -> None:
-    """End a program and its children."""
-    with suppress(OSError):
-        os.killpg(process.pid, signal.SIGTERM)
-        # It may clean up, for example cancel its jobs, and say so.
-        reader.read(_END_SECONDS)
-    with suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    # A process that the kernel cannot end is left behind.
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_END_SECONDS)
-
-
-class _Reader:
-    """The two streams of a program. Reads their first bytes, and writes its errors to the log."""
-
-    def __init__(self, process: subprocess.Popen[bytes], most: int, into: Sink | None) -> None:
-        self._process, self._most, self._into = process, most, into
-        self._parts = (bytearray(), bytearray())
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._streams = [stream for stream in (process.stdout, process.stderr) if stream]
-        self._selector = selectors.DefaultSelector()
-        for number, stream in enumerate(self._streams):
-            os.set_blocking(stream.fileno(), False)
-            self._selector.register(stream, selectors.EVENT_READ, number)
-
-    @property
-    def texts(self) -> list[str]:
-        return [part.decode("utf-8", "replace") for part in self._parts]
-
-    def read(self, limit: float) -> bool:
-        """Read until the program ends. Return whether that happened within a number of seconds.
-
-        A child that keeps a stream open after the program has ended is not waited for.
-        """
-        end = time.monotonic() + limit
-        while self._selector.get_map():
-            left = end - time.monotonic()
-            if left <= 0:
-                return False
-            ended = self._process.poll() is not None
-            ready = self._selector.select(0 if ended else min(left, 1))
-            if not ready and ended:
-                return True
-            for key, _ in ready:
-                self._take(key.data)
-        try:
-            self._process.wait(max(end - time.monotonic(), 0))
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def _take(self, number: int) -> None:
-        stream, part = self._streams[number], self._parts[number]
-        data = os.read(stream.fileno(), 65536)
-        if data and self._into and number == 0:
-            self._into.write(data[: self._most - self._into.tell()])
-            return
-        taken = data[: self._most - len(part)]
-        part += taken
-        if number == 1:
-            sys.stderr.write(self._decoder.decode(taken, final=not data))
-            sys.stderr.flush()
-        if not data or len(part) == self._most:
-            # A closed pipe ends a program that writes more.
-            self._selector.unregister(stream)
-            stream.close()
-
-    def close(self) -> None:
-        self._selector.close()
-        for stream in self._streams:
-            stream.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import selectors
 import signal
 import subprocess
@@ -24,6 +23,10 @@ _END_SECONDS = 2
 # Bytes at the end of a program's errors, where the reason is.
 _MOST_ERRORS = 65536
 _CHUNK = 65536
+
+
+# Gets a part of a program's stream, and returns whether it takes more.
+Taker = Callable[[bytes], bool]
 
 
 class ProgramFailed(Failure):
@@ -152,29 +155,18 @@ def attempt_bounded(
     if process.stdin:
         with suppress(BrokenPipeError), process.stdin as stream:
             stream.write(stdin.encode())
-    output, errors, in_time = bytearray(), b"", False
-    try:
-        end = time.monotonic() + limit
-        with selectors.DefaultSelector() as selector:
-            for stream in filter(None, (process.stdout, process.stderr)):
-                selector.register(stream, selectors.EVENT_READ)
-            while selector.get_map() and (left := end - time.monotonic()) > 0:
-                for key, _ in selector.select(left):
-                    data = os.read(key.fd, _CHUNK)
-                    if not data:
-                        selector.unregister(key.fileobj)
-                    if key.fileobj is process.stdout:
-                        output += data[: most - len(output)]
-                    if merged or key.fileobj is process.stderr:
-                        errors = (errors + data)[-_MOST_ERRORS:]
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(max(end - time.monotonic(), 0))
-            in_time = True
-    finally:
-        if not in_time:
-            end_group(process)
-        for stream in filter(None, (process.stdout, process.stderr)):
-            stream.close()
+    output, errors = bytearray(), bytearray()
+
+    def take_output(data: bytes) -> bool:
+        output.extend(data[: most - len(output)])
+        return take_errors(data) if merged else True
+
+    def take_errors(data: bytes) -> bool:
+        errors.extend(data)
+        del errors[:-_MOST_ERRORS]
+        return True
+
+    in_time = pump(process, limit, take_output, take_errors)
     return Ended(process.returncode if in_time else 124, _text(output), _text(errors))
 
 
@@ -196,32 +188,73 @@ def attempt_logged(
     if isinstance(process, Ended):
         log.write(f"{process.errors}\n".encode())
         return process
-    end, ended = time.monotonic() + limit, False
-    try:
-        while stream := process.stdout:
+    left = most
+
+    def take(data: bytes) -> bool:
+        nonlocal left
+        log.write(data[:left])
+        left -= len(data)
+        return left > 0
+
+    in_time = pump(process, limit, take, meanwhile=meanwhile)
+    return Ended(process.returncode if in_time else 124, "")
+
+
+def pump(
+    process: subprocess.Popen[bytes],
+    limit: float,
+    take_output: Taker,
+    take_errors: Taker | None = None,
+    *,
+    grace: float = 0,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> bool:
+    """Read a program's streams until it ends, and return whether that was within a number of seconds; else end it.
+
+    A taker gets each part of a stream, and an empty one at its end. If it returns False the stream is closed, which
+    ends a program that writes more. A child that keeps a stream open after the program has ended is not waited for.
+
+    grace       seconds in which its streams are read after SIGTERM
+    meanwhile   called about once a second
+    """
+    takers = {stream: take for stream, take in ((process.stdout, take_output), (process.stderr, take_errors)) if stream}
+
+    def read(seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while selector.get_map():
             meanwhile()
-            if time.monotonic() >= end:
-                break
-            if select.select([stream], [], [], 1)[0]:
-                data = os.read(stream.fileno(), _CHUNK)
-                log.write(data[:most])
-                most -= len(data)
-                if not data or most <= 0:
-                    stream.close()
-                    ended = _ends(process, end)
-                    break
-    finally:
-        if not ended:
-            end_group(process)
-    return Ended(process.returncode if ended else 124, "")
+            ended, left = process.poll() is not None, end - time.monotonic()
+            if left <= 0:
+                return ended
+            ready = selector.select(0 if ended else min(left, 1))
+            if ended and not ready:
+                return True
+            for key, _ in ready:
+                data = os.read(key.fd, _CHUNK)
+                if not key.data(data) or not data:
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()  # type: ignore[union-attr]
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(end - time.monotonic(), 0))
+        return process.returncode is not None
 
-
-def _ends(process: subprocess.Popen[bytes], end: float) -> bool:
-    try:
-        process.wait(max(end - time.monotonic(), 0))
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+    in_time = False
+    with selectors.DefaultSelector() as selector:
+        for stream, take in takers.items():
+            selector.register(stream, selectors.EVENT_READ, take)
+        try:
+            in_time = read(limit)
+        finally:
+            if not in_time:
+                # It may clean up, for example cancel its jobs, and say so.
+                if grace:
+                    with suppress(OSError):
+                        os.killpg(process.pid, signal.SIGTERM)
+                        read(grace)
+                end_group(process)
+            for stream in takers:
+                stream.close()
+    return in_time
 
 
 def run(
