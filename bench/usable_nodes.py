@@ -9,8 +9,7 @@ node joins a cluster of two, and the thirty-third one of thirty-two that has com
 but a lab's machines share few cores, so they have only what the one that joins, the head node and the control server
 leave of them. Machines that have other things to do make all of it longer: the load is printed, and the seconds of the
 CPU that the machines had for it. Most of that is what starting processes takes, so the peer is a shell that starts a
-thousand of them right before; `x` says how often it could have done so meanwhile. Right after it, bash alone builds
-such a cluster of containers (bench/plain_cluster.py): the floor, and how many times as long tailrack took. Nothing is
+thousand of them right before; `x` says how often it could have done so meanwhile. Nothing is
 judged.
 
 `python -m bench.usable_nodes 3,8 3,33`: clusters that are brought up at once, and nodes that join, or `none` of them;
@@ -35,7 +34,6 @@ import yaml
 
 from bench.machines import Containers, Host, Machines
 from bench.machines_in_namespaces import Namespaces
-from bench.plain_cluster import plain_seconds
 from cli.pulumi.deployment import Deployment, stack_config
 from cli.pulumi.find_engine import find_engine
 from cli.pulumi.workspace import PROJECT, CliError, Workspace
@@ -189,22 +187,6 @@ class Bench:
                 print(f"    {kind:7} {statistics.median(taken):6.1f} s, longest {max(taken):.1f} s, of {len(taken)}")
         path = critical_path(parts, usable)
         print("    " + " > ".join(f"{part.name} {part.seconds:.1f}" for part in path), flush=True)
-        self.tell_floor(nodes, seconds)
-
-    def tell_floor(self, nodes: int, seconds: float) -> None:
-        """Print how long bash alone takes, and the ratio: of the seconds, and of the CPU of the nodes but the head."""
-        if not isinstance(self._machines, Containers):
-            return
-        names = [HEAD, *(f"n{number}" for number in range(1, nodes))]
-        with self._machines.made(names):
-            come_to_rest(0.2)
-            floor, cpu = plain_seconds(self._machines, names)
-        joined, plain = (statistics.mean(taken[name] for name in names[1:]) for taken in (self._cpu, cpu))
-        print(
-            f"    floor   {floor:6.1f} s, {seconds / floor:.1f} times that; CPU of a node {joined:.1f} s, floor "
-            f"{plain:.1f} s, {joined / plain:.1f} times that",
-            flush=True,
-        )
 
     def up_from_nothing(self, nodes: int) -> list[Part]:
         """Bring a cluster up and away again; its steps."""
