@@ -11,8 +11,13 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from packaging.markers import Marker
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import parse_wheel_filename
 
 # The Pythons of Ubuntu 22.04, Debian 12, Ubuntu 24.04 and Debian 13, and the processors of head nodes.
 PYTHONS = ("310", "311", "312", "313")
@@ -21,8 +26,6 @@ PROCESSORS = ("x86_64", "aarch64")
 GLIBC = 35
 # Package mlflow contains all files of mlflow-skinny, and depends on it only for its dependencies.
 LEFT_OUT = frozenset({"mlflow-skinny"})
-_WHEEL = re.compile(r"[^-]+-[^-]+(?:-\d[^-]*)?-(?P<python>[^-]+)-(?P<abi>[^-]+)-(?P<system>[^-]+)\.whl")
-_SYSTEM = re.compile(r"manylinux(?:_2_(?P<glibc>\d+)|1|2010|2014)_(?P<processor>\w+)")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -55,35 +58,27 @@ def _file(wheel: Mapping[str, Any]) -> str:
 
 def _without_wheel(package: Mapping[str, Any], wheels: Mapping[str, str]) -> Iterator[str]:
     """Give the machines that the package's marker includes and none of its wheels fits."""
-    marker = package.get("marker", "")
+    marker = Marker(package["marker"]) if "marker" in package else None
     for python, processor in _machines():
-        minor = int(python[1:])
-        applies = all(
-            {"<": minor < int(version), ">=": minor >= int(version), "==": minor == int(version)}[operator]
-            for operator, version in re.findall(r"python_full_version (<|>=|==) '3\.(\d+)(?:\.\*)?'", marker)
-        )
-        if applies and not any(fits(name, python, processor) for name in wheels):
-            yield f"Python 3.{minor} on {processor}"
+        version = f"3.{python[1:]}"
+        names = {"python_full_version": f"{version}.0", "python_version": version, "sys_platform": "linux"}
+        machine = {**names, "platform_machine": processor, "platform_python_implementation": "CPython"}
+        if (marker is None or marker.evaluate(machine)) and not any(fits(name, python, processor) for name in wheels):
+            yield f"Python {version} on {processor}"
 
 
 def fits(name: str, python: str, processor: str) -> bool:
     """Return whether a Python (`313`) on a processor can use a wheel of this name."""
-    match = _WHEEL.fullmatch(name)
-    if not match:
-        return False
-    if match["system"] != "any" and not any(_system(tag, processor) for tag in match["system"].split(".")):
-        return False
-    pythons, abis = match["python"].split("."), match["abi"].split(".")
-    if "abi3" in abis:
-        return any(re.fullmatch(r"cp3\d+", tag) and int(tag[3:]) <= int(python[1:]) for tag in pythons)
-    return f"cp{python}" in (set(pythons) & set(abis)) or (
-        "none" in abis and bool({"py3", f"cp{python}"} & set(pythons))
-    )
+    return not _tags(python, processor).isdisjoint(parse_wheel_filename(name)[3])
 
 
-def _system(tag: str, processor: str) -> bool:
-    match = _SYSTEM.fullmatch(tag)
-    return bool(match and match["processor"] == processor and int(match["glibc"] or 0) <= GLIBC)
+@cache
+def _tags(python: str, processor: str) -> frozenset[Tag]:
+    version = (3, int(python[1:]))
+    old = [f"manylinux{name}_{processor}" for name in ("2014", "2010", "1")]
+    platforms = [*(f"manylinux_2_{minor}_{processor}" for minor in range(GLIBC, 4, -1)), *old]
+    compatible = compatible_tags(version, f"cp{python}", platforms)
+    return frozenset([*cpython_tags(version, platforms=platforms), *compatible])
 
 
 if __name__ == "__main__":
