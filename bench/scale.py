@@ -1,21 +1,25 @@
 """Cost of many hosts: `preview` of 64, 250 and 1,000, and `up` of 64 that answer at once, on loopback.
 
 For each preview: wall seconds, CPU seconds and the largest memory of all its processes together, and which of them had
-the CPU. For each `up`: wall seconds, and what of them is left when the hosts' own work is taken off. Wall seconds are
-worth something on a machine with nothing else to do: the load is printed. Nothing is judged.
+the CPU. For the program: where its CPU time went. For each `up`: wall seconds, and what of them is left when
+the hosts' own work is taken off; the same with a host that refuses connections, and with one that accepts and says
+nothing. Wall seconds are worth something on a machine with nothing else to do: the load is printed. Nothing is judged.
 """
 
 from __future__ import annotations
 
+import cProfile
 import os
+import pstats
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,9 +34,11 @@ from tests.engine.played_hosts import Played, play, write_config
 STACK = "large"
 COUNTS = (64, 250, 1000)
 ENDPOINTS = 64
+PROFILED = 250
 PARALLEL = 64
 LOOK_SECONDS = 0.2  # between two looks at the processes
 INPROCESS = "import sys; from bench.scale import {0}; {0}(sys.argv[1])"
+PARTS = ("pulumi", "google/protobuf", "asyncio", "stacks", "components", "engine")
 
 
 class Watched:
@@ -151,6 +157,9 @@ def previews() -> None:
                     )
                     command = ["pulumi", "preview", *common, "--parallel", str(PARALLEL)]
                 tell_preview(count, engine, Watched(command, stack.folder, environment))
+            if count == PROFILED:
+                command = [sys.executable, "-c", INPROCESS.format("profile_here"), str(stack.folder)]
+                subprocess.run(command, cwd=PROJECT, env=environment, check=False)
 
 
 def tell_preview(count: int, engine: str, run: Watched) -> None:
@@ -165,28 +174,73 @@ def tell_preview(count: int, engine: str, run: Watched) -> None:
     )
 
 
+def profile_here(folder: str) -> None:
+    """Run `preview` in this process and print where its CPU seconds go. The profiler slows it down."""
+    profile = cProfile.Profile()
+    profile.runcall(preview_here, folder)
+    spent: defaultdict[str, float] = defaultdict(float)
+    calls = Counter[str]()
+    for (file, _, name), (_, count, own_seconds, _, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+        part = next((part for part in PARTS if f"/{part}/" in file), "the rest of Python")
+        spent[part] += own_seconds
+        calls[name] += count
+    whole = sum(spent.values())
+    shares = ", ".join(
+        f"{part} {seconds / whole:.0%}" for part, seconds in sorted(spent.items(), key=lambda one: -one[1])
+    )
+    print(f"  the program at {PROFILED} hosts, by where its CPU seconds go: {shares};")
+    print(f"  {calls['register_resource']} registrations, {calls['_track']} Outputs")
+
+
+@contextmanager
+def refusing() -> Iterator[int]:
+    """A port that refuses connections."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+    yield port
+
+
+@contextmanager
+def silent() -> Iterator[int]:
+    """Open a port that accepts connections and stays silent."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
+        yield int(listening.getsockname()[1])
+
+
 def ups() -> None:
-    """Measure `up` of hosts that answer at once."""
-    for engine in engines():
-        with play(ENDPOINTS) as played:
-            tell_up(engine, up(engine, played), played)
+    """Measure `up` of hosts that answer at once, all of them well, and with a dead one among them."""
+    kinds = {"all well": None, "one refuses": refusing, "one says nothing": silent}
+    for kind, dead in kinds.items():
+        for engine in engines():
+            with play(ENDPOINTS - (dead is not None)) as played:
+                if dead is None:
+                    run = up(engine, played, played.ports)
+                else:
+                    with dead() as port:
+                        run = up(engine, played, [*played.ports[:5], port, *played.ports[5:]])
+            tell_up(kind, engine, run, played)
 
 
-def up(engine: str, played: Played) -> Watched:
+def up(engine: str, played: Played, ports: Sequence[int]) -> Watched:
     """Run `up` of a new stack with the command line."""
-    with workspace([("127.0.0.1", port) for port in played.ports], played.private_key, played.host_key) as stack:
-        command = [sys.executable, "-m", "cli", "--stack", STACK, "--engine", engine]
-        command += ["--config-file", str(stack.config_file), "--state-dir", str(stack.root), "up"]
-        return Watched(command, PROJECT, environment_of(stack))
+    with workspace([("127.0.0.1", port) for port in ports], played.private_key, played.host_key) as stack:
+        return up_stack(engine, stack)
 
 
-def tell_up(engine: str, run: Watched, played: Played) -> None:
+def up_stack(engine: str, stack: Workspace) -> Watched:
+    """Run `up` of a stack with the command line."""
+    command = [sys.executable, "-m", "cli", "--stack", STACK, "--engine", engine]
+    command += ["--config-file", str(stack.config_file), "--state-dir", str(stack.root), "up"]
+    return Watched(command, PROJECT, environment_of(stack))
+
+
+def tell_up(kind: str, engine: str, run: Watched, played: Played) -> None:
     """Print the cost of an `up` and the number of nodes that reached their last step."""
     done = sum(name.endswith("-node") for name, _, _ in played.asked)
     print(
-        f"  {engine:9} {run.wall:6.1f} s  without the hosts' own {played.busy_seconds:4.1f} s "
+        f"  {kind:16} {engine:9} {run.wall:6.1f} s  without the hosts' own {played.busy_seconds:4.1f} s "
         f"{run.wall - played.busy_seconds:6.1f} s  CPU {run.cpu:6.1f} s  {run.peak / 1e6:5.0f} MB  "
-        f"{done} nodes of {ENDPOINTS} done  load {os.getloadavg()[0]:.1f}",
+        f"{done} nodes of {ENDPOINTS - 1} done  load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
 

@@ -9,7 +9,8 @@ node joins a cluster of two, and the thirty-third one of thirty-two that has com
 but a lab's machines share few cores, so they have only what the one that joins, the head node and the control server
 leave of them. Machines that have other things to do make all of it longer: the load is printed, and the seconds of the
 CPU that the machines had for it. Most of that is what starting processes takes, so the peer is a shell that starts a
-thousand of them right before; `x` says how often it could have done so meanwhile. Nothing is
+thousand of them right before; `x` says how often it could have done so meanwhile. Right after it, bash alone builds
+such a cluster of containers (bench/plain_cluster.py): the floor, and how many times as long tailrack took. Nothing is
 judged.
 
 `python -m bench.usable_nodes 3,8 3,33`: clusters that are brought up at once, and nodes that join, or `none` of them;
@@ -34,21 +35,17 @@ import yaml
 
 from bench.machines import Containers, Host, Machines
 from bench.machines_in_namespaces import Namespaces
+from bench.plain_cluster import plain_seconds
+from bench.up_times import engine, insist
 from cli.pulumi.deployment import Deployment, stack_config
 from cli.pulumi.find_engine import find_engine
-from cli.pulumi.workspace import PROJECT, CliError, Workspace
-from cli.run_events import Event, Summary
+from cli.pulumi.workspace import PROJECT, Workspace
+from cli.run_events import Event
 from components.steps.label import StepLabel
 
 STACK = "nodes"
 HEAD = "head"
 KINDS = ("check", "join", "head", "register", "node")
-
-
-def insist(summary: Summary) -> None:
-    """Stop with the reason when an operation failed: a figure of half a run means nothing."""
-    if not summary.ok:
-        raise CliError("\n".join(failure.message for failure in summary.failures))
 
 
 @dataclass(frozen=True)
@@ -77,22 +74,22 @@ def critical_path(parts: Sequence[Part], last: Part) -> list[Part]:
     return path
 
 
-def busy_share() -> float:
-    """The part of this machine's CPUs that was busy during two seconds."""
+def busy_share(seconds: float = 2) -> float:
+    """The part of this machine's CPUs that was busy during some seconds."""
 
     def times() -> tuple[int, int]:
         user, nice, system, idle, waiting, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
         return user + nice + system, idle + waiting
 
     before = times()
-    time.sleep(2)
+    time.sleep(seconds)
     busy, idle = (after - first for after, first in zip(times(), before, strict=True))
     return busy / (busy + idle)
 
 
-def come_to_rest(share: float) -> None:
+def come_to_rest(share: float, limit: float = 120) -> None:
     """Wait until at most this share of the CPUs is busy: a node that has just joined runs its health check first."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + limit
     while busy_share() > share and time.monotonic() < end:
         pass
 
@@ -117,7 +114,7 @@ class Bench:
         self._folder, self._parts, self._clusters = folder, list[Part](), 0
         self._machines = machines
         self._config = yaml.safe_load(stack_config(PROJECT, "dev").read_text(encoding="utf-8"))
-        self._engine = find_engine(os.environ.get("ENGINE", ""))
+        self._engine = find_engine(engine())
         self._hosts, self._peer = list[Host](), 1.0
         self._cpu, self._before = dict[str, float](), dict[str, float]()
         self._started, self._started_before = 0, 0
@@ -187,6 +184,22 @@ class Bench:
                 print(f"    {kind:7} {statistics.median(taken):6.1f} s, longest {max(taken):.1f} s, of {len(taken)}")
         path = critical_path(parts, usable)
         print("    " + " > ".join(f"{part.name} {part.seconds:.1f}" for part in path), flush=True)
+        self.tell_floor(nodes, seconds)
+
+    def tell_floor(self, nodes: int, seconds: float) -> None:
+        """Print how long bash alone takes, and the ratio: of the seconds, and of the CPU of the nodes but the head."""
+        if not isinstance(self._machines, Containers):
+            return
+        names = [HEAD, *(f"n{number}" for number in range(1, nodes))]
+        with self._machines.made(names):
+            come_to_rest(0.2)
+            floor, cpu = plain_seconds(self._machines, names)
+        joined, plain = (statistics.mean(taken[name] for name in names[1:]) for taken in (self._cpu, cpu))
+        print(
+            f"    floor   {floor:6.1f} s, {seconds / floor:.1f} times that; CPU of a node {joined:.1f} s, floor "
+            f"{plain:.1f} s, {joined / plain:.1f} times that",
+            flush=True,
+        )
 
     def up_from_nothing(self, nodes: int) -> list[Part]:
         """Bring a cluster up and away again; its steps."""
