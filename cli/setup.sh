@@ -1,8 +1,6 @@
 #!/bin/bash
-# Install the Python dependencies of requirements.txt in .venv; with the argument `dev`, those of the checks too. Do
-# nothing if they are installed already.
-#
-# STACK   the stack whose providers to install; default dev
+# Install the Python dependencies of requirements.txt in .venv, with the argument `dev` those of the checks too, and the
+# providers of $STACK (default dev). Do nothing if they are installed already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,14 +12,10 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
 
 # Packages that were installed once stay for every stack of this checkout, and follow their file.
 more=()
-case ${1-} in
-'') if [ -e .venv/.tailrack-dev ]; then more+=(dev); fi ;;
-dev) more+=(dev) ;;
-*) die "cli/setup.sh has no argument '$1'; run it without an argument, or with 'dev' for the checks" ;;
-esac
-for file in requirements/*.txt; do # providers that a stack needed once
+[ "${1:-dev}" = dev ] || die "cli/setup.sh has no argument '$1'; run it without an argument, or with 'dev' for the checks"
+for file in requirements/*.txt; do
     name=${file#*/} name=${name%.txt}
-    if [ "$name" != dev ] && [ -e ".venv/.tailrack-$name" ]; then more+=("$name"); fi
+    if [ "$name" = "${1-}" ] || [ -e ".venv/.tailrack-$name" ]; then more+=("$name"); fi
 done
 
 # Install requirements.txt and the files of `more` in .venv, unless they are installed.
@@ -29,7 +23,7 @@ stamp=.venv/.tailrack-requirements
 have_packages() {
     local name wanted files=(requirements.txt)
     for name in "${more[@]}"; do files+=("requirements/$name.txt"); done
-    wanted=$(cat "${files[@]}" | sha256sum)
+    wanted=$(sort "${files[@]}" | sha256sum)
     if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then return; fi
     printf 'setting up Python dependencies in .venv ...\n' >&2
     have_venv

@@ -1,5 +1,7 @@
 """One stack in a folder of its own, driven by the engine and, where there is one, by the real CLI."""
 
+from __future__ import annotations
+
 import json
 import os
 import re
@@ -94,6 +96,15 @@ class Stack:
             self.folder, "dev", lambda stack: self.state_file.with_stem(stack), config, self.events.append, parallel
         )
 
+    def cli(self, folder: Path, **settings: str) -> Cli:
+        """The real CLI with a new stack in a folder, without the machine's own credentials of Tailscale."""
+        (backend := folder / "backend").mkdir()
+        own = {"PULUMI_BACKEND_URL": f"file://{backend}", "PULUMI_HOME": f"{folder}/home"}
+        machine = {name: value for name, value in os.environ.items() if "TAILSCALE" not in name}
+        cli = Cli(self, backend, {**machine, **own, "PULUMI_SKIP_UPDATE_CHECK": "true", **settings})
+        assert cli.run("stack", "init").returncode == 0
+        return cli
+
     def up(self) -> Summary:
         """`up` by the engine."""
         return self.engine().up()
@@ -149,6 +160,7 @@ class Cli:
             capture_output=True,
             text=True,
             check=False,
+            timeout=300,
         )
 
     def counts(self, *words: str) -> tuple[bool, dict[str, int]]:

@@ -1,6 +1,6 @@
 """A change that nobody asked for by name is found in a preview, and `up` touches nothing, under either engine."""
 
-import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,8 +11,9 @@ from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.run_events import Event
 from tests.engine.conftest import Deploy, needs_cli
-from tests.engine.stack_under_test import Cli, Stack
+from tests.engine.stack_under_test import Stack
 
+POLICY = Path(__file__).parents[2] / "policy"
 PROGRAM = """
 class Validation(pulumi.ComponentResource):
     def __init__(self):
@@ -82,22 +83,29 @@ def test_the_checks_find_a_replaced_or_removed_head_node_or_host_key(deploy: Dep
 
 
 @needs_cli
+def test_a_policy_pack_without_its_packages_ends_with_the_command_that_installs_them(
+    stack: Stack, tmp_path: Path
+) -> None:
+    pack = shutil.copytree(POLICY, tmp_path / "policy", ignore=shutil.ignore_patterns("lib*", "python3*"))
+    stack.write("")
+    assert f"not installed; run: cd '{pack}' && pulumi install" in (
+        stack.cli(tmp_path).run("preview", "--policy-pack", str(pack)).stdout
+    )
+
+
+@needs_cli
 def test_the_policy_pack_refuses_the_same_for_plain_pulumi(stack: Stack, tmp_path: Path) -> None:
-    pack, backend = Path(__file__).parents[2] / "policy", tmp_path / "backend"
-    backend.mkdir()
-    own = {"PULUMI_HOME": str(tmp_path / "home"), "PULUMI_BACKEND_URL": f"file://{backend}"}
-    cli = Cli(stack, backend, {**os.environ, **own, "PULUMI_SKIP_UPDATE_CHECK": "true"})
-    if not (pack / "venv").is_dir() and subprocess.run(["pulumi", "install"], cwd=pack, check=False).returncode:
+    if not (POLICY / "venv/lib").is_dir() and subprocess.run(["pulumi", "install"], cwd=POLICY, check=False).returncode:
         pytest.skip("the policy pack's packages cannot be installed")
+    written(stack)
+    cli = stack.cli(tmp_path)
 
     def refused(*words: str) -> list[str]:
-        done = cli.run(*words, "--policy-pack", str(pack))
+        done = cli.run(*words, "--policy-pack", str(POLICY))
         names = [name for name in ("floor-removed", "head-replaced") if f"{name}: " in done.stdout]
         assert (done.returncode == 0) == (names == []) == ("To allow it, add" not in done.stdout), done.stdout
         return names
 
-    written(stack)
-    cli.run("stack", "init")
     assert refused("up", "--yes", "--skip-preview") == []
     written(stack, floors="{}", key="ssh-ed25519 two")
     assert refused("preview") == ["floor-removed", "head-replaced"]

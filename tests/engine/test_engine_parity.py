@@ -1,6 +1,5 @@
 """The same sequence of programs under the real CLI and under the engine: same commands, outputs and state."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from pulumi.runtime.rpc import UNKNOWN
 
 from tests.engine.conftest import needs_cli
 from tests.engine.ssh_host import Asked
-from tests.engine.stack_under_test import Cli, Stack
+from tests.engine.stack_under_test import Stack
 
 pytestmark = needs_cli
 
@@ -228,25 +227,15 @@ class Step:
     state: dict[str, Any]
 
 
-def _by_cli(stack: Stack, programs: list[str], tmp_path: Path) -> list[Step]:
-    backend = tmp_path / "backend"
-    backend.mkdir()
-    environment = {
-        **os.environ,
-        "PULUMI_BACKEND_URL": f"file://{backend}",
-        "PULUMI_HOME": str(tmp_path / "home"),
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
-        "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    environment.pop("SSH_AUTH_SOCK", None)
-    cli = Cli(stack, backend, environment)
+def _by_cli(stack: Stack, programs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    stack.write("")
+    options = {"PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true", "PYTHONDONTWRITEBYTECODE": "1"}
+    cli = stack.cli(tmp_path, **options)
     done: list[Step] = []
     for program in [*programs, None]:
         if program is not None:
             stack.write(program)
-        if not done:
-            assert cli.run("stack", "init").returncode == 0
         ok, counts = cli.counts("destroy" if program is None else "up")
         done.append(Step(ok, counts, stack.host.take(), cli.picture()))
     return done
@@ -266,9 +255,11 @@ def _by_engine(stack: Stack, programs: list[str]) -> list[Step]:
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_the_engine_and_the_cli_give_the_same_result(name: str, stack: Stack, tmp_path: Path) -> None:
+def test_the_engine_and_the_cli_give_the_same_result(
+    name: str, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     programs = SEQUENCES[name]
-    expected = _by_cli(stack, programs, tmp_path)
+    expected = _by_cli(stack, programs, tmp_path, monkeypatch)
     log = stack.folder / "log"
     by_cli = log.read_text() if log.exists() else ""
     log.unlink(missing_ok=True)

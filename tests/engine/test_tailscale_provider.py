@@ -5,7 +5,6 @@ The joins run on an SSH server of the test, and keep what they were told.
 
 import base64
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -86,20 +85,7 @@ def cli(stack: Stack, fake: FakeTailscale, tmp_path: Path) -> Cli:
     stack.write(PROGRAM)
     for name in ("components", "stacks"):
         (stack.folder / name).symlink_to(PROJECT / name)
-    backend = tmp_path / "backend"
-    backend.mkdir()
-    environment = {
-        # Nothing of the machine's own credentials, and no way out but loopback.
-        **{name: value for name, value in os.environ.items() if "TAILSCALE" not in name},
-        "PULUMI_BACKEND_URL": f"file://{backend}",
-        "PULUMI_HOME": str(tmp_path / "home"),
-        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
-        "PYTHONPATH": f"{PACKAGES}",
-    }
-    made = Cli(stack, backend, environment)
-    assert made.run("stack", "init").returncode == 0
-    return made
+    return stack.cli(tmp_path, PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION="true", PYTHONPATH=f"{PACKAGES}")
 
 
 @pytest.fixture
