@@ -125,8 +125,8 @@ def trust(arguments: argparse.Namespace, console: Console) -> int:
     raw: dict[str, Any] = {
         key.removeprefix("tailrack:"): value for key, value in read_stack_file(path)["config"].items()
     }
-    # A passphrase, such as that of a bastion's key, may be an encrypted secret.
-    if PASSPHRASE in json.dumps(raw.get("sites"), default=str):
+    # The sites, or a passphrase such as that of a bastion's key, may be an encrypted secret.
+    if isinstance(sites := raw.get("sites"), dict) or PASSPHRASE in json.dumps(sites, default=str):
         os.environ.update(Workspace(PROJECT, arguments.stack, path, arguments.state_dir).environment())
         raw = from_pulumi(load_config(PROJECT, path).values, "tailrack")
     if names := stacks_read(raw):

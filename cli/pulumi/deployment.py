@@ -294,7 +294,8 @@ class Deployment:
 
         alone   do not use the forward of another command on this stack, which may end first
         """
-        if not any(len(hops_of(site)) > 1 for site in self.written.mappings("tailrack:sites")):
+        # Only the decrypted config shows the bastions of sites that are encrypted as a whole.
+        if not any("secure" in site or len(hops_of(site)) > 1 for site in self.written.mappings("tailrack:sites")):
             return nullcontext()
         environment = {**os.environ, **self.workspace.environment()}
         sites = json.loads(config_values(self.workspace.config_copy, environment)[0]["tailrack:sites"])

@@ -1,5 +1,6 @@
 """A host behind two bastions, under both engines. The inner one is the host itself."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import yaml
 
 from cli.pulumi.workspace import CliError
 from stacks.sites.hosts.bastions import LOCAL_PORT, local_address
-from tests.engine.conftest import Deploy
+from tests.engine.conftest import PASSPHRASE, Deploy
 from tests.engine.ssh_host import SshHost, serve
 from tests.engine.stack_under_test import Stack
+from tests.lab.sealer import Sealer
 
 LOCAL = (local_address("dev", "rack"), LOCAL_PORT)
 PROGRAM = f"""
@@ -37,6 +39,9 @@ def test_a_step_goes_through_two_bastions_whose_keys_are_checked(deploy: Deploy,
         assert deploy("dev", []).up().ok
         assert len(outer.connections) == 2
         assert [asked.stdin for asked in stack.host.take()] == ["echo far"]
+        sealer = Sealer(PASSPHRASE)
+        sealed = {"config": {"tailrack:sites": {"secure": sealer.seal(json.dumps(sites))}}}
+        (stack.folder / "Pulumi.dev.yaml").write_text(yaml.safe_dump(sealed) + sealer.salt_line)
         assert deploy("dev", []).destroy().ok
     assert [asked.command for asked in stack.host.take()] == ["echo bye"]
     assert socket.socket().connect_ex(LOCAL), "nothing listens after a run"
