@@ -83,14 +83,11 @@ def test_the_checks_find_a_replaced_or_removed_head_node_or_host_key(deploy: Dep
 
 
 @needs_cli
-def test_a_policy_pack_without_its_packages_ends_with_the_command_that_installs_them(
-    stack: Stack, tmp_path: Path
-) -> None:
+def test_a_policy_pack_without_its_packages_ends_with_the_command_to_run(stack: Stack, tmp_path: Path) -> None:
     pack = shutil.copytree(POLICY, tmp_path / "policy", ignore=shutil.ignore_patterns("lib*", "python3*"))
     stack.write("")
-    assert f"not installed; run: cd '{pack}' && pulumi install" in (
-        stack.cli(tmp_path).run("preview", "--policy-pack", str(pack)).stdout
-    )
+    output = stack.cli(tmp_path).run("preview", "--policy-pack", str(pack)).stdout
+    assert f"not installed; run: cd '{pack}' && pulumi install" in output
 
 
 @needs_cli

@@ -230,8 +230,7 @@ class Step:
 def _by_cli(stack: Stack, programs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     stack.write("")
-    options = {"PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true", "PYTHONDONTWRITEBYTECODE": "1"}
-    cli = stack.cli(tmp_path, **options)
+    cli = stack.cli(tmp_path, PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS="true", PYTHONDONTWRITEBYTECODE="1")
     done: list[Step] = []
     for program in [*programs, None]:
         if program is not None:
