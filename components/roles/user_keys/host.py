@@ -7,10 +7,12 @@ keep theirs. It asks opkssh only about keys that are in no file, so these work w
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
-from components.node import files
+from components.node import files, folders
 from components.node.artifacts import Artifact, keep_artifact
 from components.node.declared import ACCOUNT, OPKSSH, OPKSSH_ACCOUNT
 from components.node.failure import Failure
@@ -123,22 +125,20 @@ def keep_opkssh(step: Step, values: KeysValues) -> None:
 def let_sshd_read(names: Collection[str], identified: Collection[str], host: str) -> None:
     """Make sshd read the users' files. A configuration that sshd rejects is not kept."""
     before, text = files.read(CONF), _configuration(names, identified, host)
-    changed = files.write(CONF, text) if text else files.remove(CONF)
+    changed = _put(CONF, text)
     # A step may have ended before sshd read the file that it wrote.
     if not changed and files.read(_READ) == files.read(CONF):
         return
     try:
         sshd.reload_valid()
     except Failure:
-        if before is None:
-            files.remove(CONF)
-        else:
-            files.write(CONF, before)
+        _put(CONF, before)
         raise
-    if text:
-        files.write(_READ, text)
-    else:
-        files.remove(_READ)
+    _put(_READ, text)
+
+
+def _put(path: str, text: str | None) -> bool:
+    return files.write(path, text) if text else files.remove(path)
 
 
 def require_read(values: KeysValues, host: str) -> None:
@@ -186,6 +186,19 @@ def _setting(name: str, host: str, address: str, keyword: str = "AuthorizedKeysF
     connection = f"user={name},host={host},addr={address},laddr={address},lport={sshd.DEFAULT_PORT}"
     rows = (line.partition(" ") for line in sshd.query("-T", "-C", connection).splitlines())
     return next((value for key, _, value in rows if key == keyword.lower()), "")
+
+
+def check(step: Step, user_keys_identities: list[str]) -> None:
+    """Refuse folders below which sshd runs no program: on old Debian, the group staff can write to /usr/local."""
+    if user_keys_identities:
+        folder = next(str(path) for path in PurePosixPath(PROGRAM).parents if files.exists(str(path)))
+        real = PurePosixPath(files.real_path(folder))
+        states = {str(path): folders.lstat(str(path)) for path in (real, *real.parents)}
+        wrong = {path: stat.S_IMODE(state.st_mode) for path, state in states.items() if state and state.st_mode & 0o022}
+        if wrong:
+            shown = ", ".join(f"{path} (mode {mode:04o})" for path, mode in wrong.items())
+            fix = f"run there: chmod go-w {' '.join(wrong)}; or remove oidc from tailrack:users; then run up again"
+            raise Failure(f"sshd on {step.host} runs no opkssh, as accounts besides root can write to {shown}", fix)
 
 
 def machine(step: Step, values: KeysValues) -> None:

@@ -189,6 +189,13 @@ def test_sshd_asks_opkssh_about_users_with_an_identity_until_none_has_one(
     assert "userdel opksshuser" in node.calls
 
 
+def test_the_check_names_the_folders_below_which_sshd_runs_no_program(node: Shell, values: dict[str, Value]) -> None:
+    assert_ok(machine(node, values, "check"))
+    node.path("/usr/local").chmod(0o2775)
+    assert_fails(machine(node, values, "check"), "write to /usr/local (mode 2775)", "chmod go-w /usr/local;")
+    assert_ok(machine(node, {**values, **NO_PROVIDER}, "check"))
+
+
 def test_a_removed_identity_opens_nothing_even_if_a_new_release_cannot_be_fetched(
     node: Shell, values: dict[str, Value]
 ) -> None:
