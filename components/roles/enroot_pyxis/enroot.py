@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 from components.node import files, kernel, packages
 from components.node import run as running
+from components.node.accounts import as_user
 from components.node.artifacts import take_artifact
 from components.node.failure import Failure
 from components.node.log import STATE_DIR
 from components.node.packages import architecture
+from components.node.passwd import user_named
 from components.node.run import attempt, exists, run
 from components.node.step.step import Step
 
@@ -50,6 +52,11 @@ d @LOCAL@/users 1777 root root
 d @LOCAL@/images 0755 root root
 d @LOCAL@/imported 0755 root root
 z /dev/fuse 0666 root root"""
+
+_REMOVE = """exec 2>/dev/null
+find "$@" -xdev -type d ! -perm -u=rwx -exec chmod u+rwx {} +
+rm -rf --one-file-system -- "$@"
+"""
 
 
 @dataclass(frozen=True)
@@ -187,6 +194,16 @@ def ensure_settings(step: Step, values: EnrootValues) -> None:
     shared = f"{values.nfs_exports_mount}/{SHARED}"
     limit = f"IMPORTED_GB={values.enroot_pyxis_imported_gb}"
     files.write(PROGRAM_SETTINGS, f"SHARED={shared}\nLOCAL={local}\nSITE={values.node_site}\nNODE={step.host}\n{limit}")
+
+
+def remove_files_of(name: str) -> None:
+    """Remove the containers and images of an account, as that account: the next one with its numbers could use them."""
+    user, settings = user_named(name), dict(line.split("=", 1) for line in files.lines(PROGRAM_SETTINGS))
+    if user and (local := settings.get("LOCAL")):
+        folder = f"user-{user.pw_uid}"
+        paths = (f"{local}/users/{folder}", f"/var/cache/enroot/{folder}", f"{local}/imported/{folder}-{name}")
+        numbers = (user.pw_uid, user.pw_gid)
+        as_user(numbers, "/bin/bash", "-c", _REMOVE, "-", *map(files.on_disk, paths), limit=_COPY_LIMIT)
 
 
 def ensure_smoke_image() -> None:

@@ -36,6 +36,7 @@ from components.roles.enroot_pyxis.enroot import (
     ensure_settings,
     ensure_smoke_image,
     place_copy,
+    remove_files_of,
     work_folder,
 )
 from components.roles.enroot_pyxis.plugin import (
@@ -50,6 +51,7 @@ from components.roles.enroot_pyxis.plugin import (
     plugin_kind,
 )
 from components.roles.pod.library import AS_LIBRARY, compile_library
+from components.roles.users.accounts import made_here
 from components.slurm_commands import slurm
 from components.slurm_commands.slurm import SlurmError
 
@@ -319,6 +321,7 @@ def leave(step: Step) -> None:
     if not files.exists(PYXIS_CONF):
         return
     do_each(
+        *(partial(remove_files_of, name) for name in made_here()),
         *(partial(files.remove, path) for path in _FILES),
         partial(files.remove_folder, CONTAINERS),
         partial(files.remove_lines, PLUGSTACK_CONF, lambda line: line.startswith(f"include {PLUGSTACK}/")),

@@ -15,6 +15,7 @@ from components.node.failure import Failure
 from components.node.log import STATE_DIR, note
 from components.node.passwd import group_named, group_with, user_named, user_with
 from components.node.run import Ended, attempt, run
+from components.roles.enroot_pyxis.enroot import remove_files_of
 
 # Accounts and groups that tailrack created on this machine, one name per line.
 MADE = f"{STATE_DIR}/users"
@@ -104,12 +105,13 @@ def ensure(account: Account, values: UsersValues) -> None:
 
 
 def close(name: str) -> None:
-    """Close an account. An expired one refuses every login, also by key. Its files stay."""
+    """Close an account. An expired one refuses every login, also by key. Its files stay, but not its containers."""
     if not user_named(name):
         return
     run("usermod", "-e", "1", name)
     if not attempt("pkill", "-KILL", "-u", name).ok:
         note(f"{name} has no process here")
+    remove_files_of(name)
     note(f"closed the account of {name}")
 
 
@@ -193,6 +195,7 @@ def remove_unused(name: str, home: str) -> None:
     """Remove an unused account, its group and its home. Other phases create them with the new numbers."""
     # tailrack's files alone are in that home, and the folder that contains it belongs to root.
     files.remove_folder(home)
+    remove_files_of(name)
     run("userdel", name)
     if name in files.lines(GROUPS_MADE) and group_named(name):
         run("groupdel", name)

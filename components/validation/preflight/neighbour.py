@@ -3,6 +3,9 @@
 Every node sends 1 MiB to the next node and gets it back. If the nodes share a fabric, the same transfer runs over it,
 to the address in the neighbour's answer. Then perftest writes for some seconds from each RDMA port to the same port of
 the next node. The previous node does so at the same time, because a port carries its full speed in both directions.
+perftest's servers listen at all addresses, because not every release can bind them to one. Their TCP ports are in
+srun's range, which the firewall opens on the tailnet and on loopback only, and without that connection no RDMA reaches
+them. A server ends after its first client or with the preflight.
 
     client -> server   one line of JSON: {"tailrack": job, "from": node, "to": intended node, "last": whether this
                        is the last path to test}

@@ -193,7 +193,6 @@ def test_the_check_names_the_folders_below_which_sshd_runs_no_program(node: Shel
     assert_ok(machine(node, values, "check"))
     node.path("/usr/local").chmod(0o2775)
     assert_fails(machine(node, values, "check"), "write to /usr/local (mode 2775)", "chmod go-w /usr/local;")
-    assert_ok(machine(node, {**values, **NO_PROVIDER}, "check"))
 
 
 def test_a_removed_identity_opens_nothing_even_if_a_new_release_cannot_be_fetched(

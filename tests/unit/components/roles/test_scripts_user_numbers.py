@@ -42,13 +42,16 @@ def run(shell: Shell, *phases: str, path: str = "/export", homes: str = "") -> s
 
 
 def test_an_unused_account_gets_the_new_uid_with_a_new_group_and_home(head: Shell) -> None:
+    head.write("etc/tailrack/containers", "SHARED=/shared\nLOCAL=/var/lib/enroot\n")
+    head.stub("setpriv", 'shift 4; exec "$@"')
+    images = [head.write(f"var/lib/enroot/{name}/a", "") for name in ("users/user-6002", "imported/user-6002-bob")]
     assert run(head, *CHECK).returncode == 0
     assert head.path("etc/passwd").read_text().startswith("bob:x:6002:")
     assert_ok(run(head, "machine"))
+    assert not any(image.exists() for image in images), "the next user 6002 would find them"
     assert not head.path(HOME).exists()
-    assert [call.split()[0] for call in head.calls if call.split()[0].endswith(("add", "del"))] == [
-        "userdel", "groupdel", "groupadd", "useradd",
-    ]  # fmt: skip
+    changes = [call.split()[0] for call in head.calls if call.split()[0].endswith(("add", "del"))]
+    assert changes == ["userdel", "groupdel", "groupadd", "useradd"]
     assert run(head, "machine").returncode == 0
 
 
