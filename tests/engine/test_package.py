@@ -145,7 +145,7 @@ def test_the_yaml_template_previews_a_cluster_and_hides_the_auth_key(pulumi: dic
     file = folder / "Pulumi.yaml"
     lines = file.read_text().replace("${PROJECT}", "user").replace("${DESCRIPTION}", "a cluster").splitlines()
     # The plugin is on PATH.
-    file.write_text("\n".join(line for line in lines if "packages:" not in line and "ADDRESS-OF" not in line) + "\n")
+    file.write_text("\n".join(line for line in lines if "packages:" not in line and "package@" not in line) + "\n")
     values = {"clusterName": "lab", "keyFile": str(folder / "key"), "userName": "ada"}
     with play(1) as played:
         (folder / "key").write_text(played.private_key)
