@@ -64,5 +64,10 @@ def print_problem(arguments: Sequence[str]) -> int:
 
 def proxy_variables() -> dict[str, str]:
     """Return the environment variables of a proxy."""
-    pairs = (line.removeprefix("export ").partition("=") for line in files.lines("/etc/environment"))
+    return proxy_in(files.read("/etc/environment") or "")
+
+
+def proxy_in(text: str) -> dict[str, str]:
+    """Return the variables of a proxy in the text of /etc/environment."""
+    pairs = (line.removeprefix("export ").partition("=") for line in text.splitlines())
     return {name: value.strip("\"'") for name, _, value in pairs if name.lower() in _NAMES}

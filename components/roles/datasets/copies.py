@@ -304,7 +304,8 @@ class Copy:
         if way is None:
             raise Failure(f"{len(entries)} files are damaged, and no other node has them yet")
         self._show(model.COPIES)
-        ended = way(folder, self._write_paths(entries, "./" if self._by_rsync(way) else ""))
+        by_rsync = self.one.kind == "share" or way == self._from_peer
+        ended = way(folder, self._write_paths(entries, "./" if by_rsync else ""))
         if ended.ok:
             return
         remedy = f"see 'journalctl -u tailrack-data-stage' on {self.node}; the node tries again"
@@ -313,9 +314,6 @@ class Copy:
         elif self.source == "the source" and self.one.kind in ("s3", "hf"):
             remedy = "check the keys of this source in tailrack:datasets; the node tries again"
         raise Failure(f"cannot copy from {self.source}: {programs.reason(ended)}", remedy)
-
-    def _by_rsync(self, way: Callable[[str, str], Ended]) -> bool:
-        return self.one.kind == "share" or way == self._from_peer
 
     def _write_paths(self, entries: Sequence[Entry], prefix: str) -> str:
         """Write the paths to a file. For rsync, `#file` would be a comment, and `./#file` is none."""

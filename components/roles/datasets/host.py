@@ -12,22 +12,20 @@ from components.node.passwd import make_daemon_account
 from components.node.step.step import Step
 from components.node.waiting import now, wait_until
 from components.roles.datasets import model
-from components.roles.datasets.copies import FOLDERS, MADE, VERIFY, Home, homes
+from components.roles.datasets.copies import MADE, Home, homes
 from components.roles.datasets.model import (
     FETCHED,
     HEAD,
     HEAD_ADDRESS,
     HEAD_TIMER,
-    HERE,
     PLAN,
     SETTINGS,
     STAGE,
     STAGE_TIMER,
     Progress,
 )
-from components.roles.datasets.plan import STATES
-from components.roles.datasets.serve import MODULES, SERVER, SOCKET, listen, prepare, remove_server, serve
-from components.roles.datasets.stage import FEATURES, ROLE, STATUS, last_plan, one_pass
+from components.roles.datasets.serve import listen, prepare, serve
+from components.roles.datasets.stage import ROLE, STATUS, last_plan, one_pass
 from components.roles.slurm.node_state import FEATURES as FOLDER
 
 # Seconds: `up` waits for copies; a copy that fails for so long fails it.
@@ -44,9 +42,8 @@ class HeadValues:
 
 
 def services(step: Step, values: HeadValues) -> None:
-    """Install it, or remove it. The work goes on in the background."""
+    """Install it. The work goes on in the background."""
     if not values.datasets_settings:
-        remove_head()
         return
     make_daemon_account(model.ACCOUNT)
     prepare()
@@ -84,7 +81,7 @@ def compute(step: Step, values: ComputeValues) -> None:
         run.run("systemctl", "restart" if step.changed else "start", "--no-block", STAGE)
         if values.datasets_wait:
             _wait_for(step.host, values.datasets_wait)
-    elif files.exists(HEAD_ADDRESS) or files.exists(f"{systemd.UNITS}/{STAGE_TIMER}"):
+    elif files.exists(HEAD_ADDRESS) or homes():
         files.remove(HEAD_ADDRESS)
         # End a transfer that is running.
         run.attempt("systemctl", "stop", STAGE, quiet=True)
@@ -94,9 +91,9 @@ def compute(step: Step, values: ComputeValues) -> None:
             note(f"{step.host}: {paths} stay until the jobs that may use them have ended")
             # They remove the copies then.
             units = (f"{systemd.UNITS}/{name}" for name in (STAGE, STAGE_TIMER))
-            step.declare(model.STAGE_PROGRAM, model.FILES_PROGRAM, *units)
+            step.declare(model.STAGE_PROGRAM, model.FILES_PROGRAM, model.STATE, *units)
         else:
-            remove_node()
+            _remove_folders()
 
 
 def _wait_for(host: str, names: list[str]) -> None:
@@ -141,11 +138,9 @@ def all_complete(host: str, names: list[str]) -> bool:
 
 def leave(step: Step) -> None:
     """Stop copying and serving, and remove the copies."""
-    units = (model.HEAD_TIMER, model.HEAD, model.STAGE_TIMER, model.STAGE, SOCKET, SERVER)
+    units = (HEAD_TIMER, HEAD, STAGE_TIMER, STAGE, model.SOCKET, model.SERVER)
     do_each(lambda: systemd.retire(*units), *(lambda home=home: _remove(home) for home in homes()))
-    do_each(remove_head, remove_node)
-    for path in (model.STAGE_PROGRAM, model.HEAD_PROGRAM, model.FILES_PROGRAM, f"{FOLDER}/{ROLE}"):
-        files.remove(path)
+    do_each(_remove_folders, lambda: files.remove_folder(model.STATE), lambda: files.remove(f"{FOLDER}/{ROLE}"))
     files.remove_if_empty(FOLDER)
 
 
@@ -154,25 +149,7 @@ def _remove(home: Home) -> None:
     home.remove(*home.names())
 
 
-def remove_head() -> None:
-    """Remove the head node's part; its copies, if it runs jobs, are removed by `compute`."""
-    if not files.exists(SETTINGS) and not files.exists(f"{systemd.UNITS}/{HEAD_TIMER}"):
-        return
-    systemd.retire(HEAD_TIMER, HEAD)
-    for path in (model.HEAD_PROGRAM, f"{MODULES}/head.conf", SETTINGS, model.REPORT, PLAN, FETCHED, STATES):
-        files.remove_folder(path)
-    if not files.exists(f"{MODULES}/node.conf"):
-        remove_server()
-
-
-def remove_node() -> None:
-    """Remove the node's part."""
-    systemd.retire(STAGE_TIMER, STAGE)
-    files.remove(model.STAGE_PROGRAM)
-    files.remove(f"{MODULES}/node.conf")
+def _remove_folders() -> None:
+    """Remove the folders of copies that were made for them."""
     for folder in sorted(files.lines(MADE), reverse=True):
         files.remove_if_empty(folder)
-    for path in (model.FROM_HEAD, HERE, f"{model.STATE}/replaced", VERIFY, MADE, FOLDERS, FEATURES, HEAD_ADDRESS):
-        files.remove_folder(path)
-    if not files.exists(f"{MODULES}/head.conf"):
-        remove_server()

@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
 from components.node.log import printable
 from components.node.step.step import STATE_DIR
+from components.validation.untrusted import value_of
 
 # The account that reads sources and owns the copies. It has no other rights.
 ACCOUNT = "tailrack-data"
@@ -22,6 +23,10 @@ PLAN_FILE = "plan.json"
 HEAD_ADDRESS, FROM_HEAD, HERE = f"{STATE}/head", f"{STATE}/from-head", f"{STATE}/state"
 STATUS_FILE = "status.json"
 
+# rsync's server, and the folders that it serves, of each part of this machine.
+SOCKET, SERVER = "tailrack-data.socket", "tailrack-data@.service"
+MODULES = f"{STATE}/modules"
+HEAD_MODULES, NODE_MODULES = f"{MODULES}/head.conf", f"{MODULES}/node.conf"
 STAGE, STAGE_TIMER = "tailrack-data-stage.service", "tailrack-data-stage.timer"
 HEAD, HEAD_TIMER = "tailrack-data-head.service", "tailrack-data-head.timer"
 FILES_PROGRAM = "/usr/local/lib/tailrack/data-files"
@@ -30,13 +35,13 @@ STAGE_PROGRAM, HEAD_PROGRAM = "/usr/local/sbin/tailrack-data", "/usr/local/sbin/
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 VERSION = re.compile(r"[0-9a-f]{12}")
 _SUM = re.compile(r"([0-9a-f]{64})?")
+_Name = Annotated[str, NAME.pattern]
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MOST_ERROR = 400
 # The most bytes of a list of files.
 MOST_LIST = 2**30
 
 COMPLETE, COPIES, SUMS, WAITS, FAILED = "complete", "copies", "compares sums", "waits", "failed"
-_STATES = frozenset({COMPLETE, COPIES, SUMS, WAITS, FAILED})
 
 
 @dataclass(frozen=True)
@@ -85,26 +90,23 @@ def list_name(name: str, version: str) -> str:
 class Progress:
     """A data set on a node. `sums`: the SHA-256 of the list of sums of a complete copy."""
 
-    version: str
-    state: str
+    version: Annotated[str, rf"({VERSION.pattern})?"]
+    state: Annotated[str, "|".join((COMPLETE, COPIES, SUMS, WAITS, FAILED))]
     error: str = ""
     source: str = ""
-    sums: str = ""
+    sums: Annotated[str, _SUM.pattern] = ""
 
 
 def read_status(text: str) -> dict[str, Progress]:
     """Return a node's data sets by name; none if the text is malformed."""
     try:
-        return {name: _progress(row) for name, row in json.loads(text)["sets"].items() if NAME.fullmatch(name)}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        rows: dict[str, Progress] = value_of(dict[_Name, Progress], json.loads(text)["sets"])
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {}
-
-
-def _progress(row: Mapping[str, Any]) -> Progress:
-    version, state, sums = row["version"], row["state"], row["sums"]
-    if (not VERSION.fullmatch(version) and version) or state not in _STATES or not _SUM.fullmatch(sums):
-        raise ValueError
-    return Progress(version, state, printable(row["error"], MOST_ERROR), printable(row["source"], 80), sums)
+    return {
+        name: replace(row, error=printable(row.error, MOST_ERROR), source=printable(row.source, 80))
+        for name, row in rows.items()
+    }
 
 
 @dataclass(frozen=True)

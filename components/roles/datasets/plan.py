@@ -7,18 +7,18 @@ tailrack-data-head check [NAME]     list all sources again, or one, with the nex
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from components.node import files, run
-from components.node.failure import Failure
+from components.node.failure import run_program
 from components.node.locks import Lock
-from components.node.log import note, printable
+from components.node.log import printable
 from components.node.waiting import now, sleep, within
 from components.roles.datasets import model
 from components.roles.datasets.model import (
@@ -45,26 +45,29 @@ _NODES_PER_SECOND = 20
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run a command and return the exit status."""
+    match [*arguments]:
+        case []:
+            return run_program("", plan)
+        case ["check", *names]:
+            return run_program("", partial(check, names))
+    sys.stderr.write(f"{__doc__}")
+    return 2
+
+
+def plan() -> None:
     """Run passes until all nodes have all, for ten minutes at most; the timer starts the next run."""
-    os.environ.update({"LC_ALL": "C.UTF-8", "PATH": run.PATH})
-    os.umask(0o022)
-    if arguments:
-        if arguments[0] != "check":
-            sys.stderr.write(f"{__doc__}")
-            return 2
-        for name in arguments[1:] or [path.removesuffix(".json") for path in files.names_in(FETCHED)]:
-            files.write(f"{FETCHED}/{name}.again", "")
-        run.run("systemctl", "start", "--no-block", HEAD)
-        return 0
-    try:
-        with Lock("data-head", seconds=0):
-            end = now() + _RUN_SECONDS
-            while one_pass() and now() < end:
-                sleep(_pause(len(members())))
-    except Failure as failure:
-        note(f"{failure.reason}; next: {failure.remedy or 'see above'}")
-        return 1
-    return 0
+    with Lock("data-head", seconds=0):
+        end = now() + _RUN_SECONDS
+        while one_pass() and now() < end:
+            sleep(_pause(len(members())))
+
+
+def check(names: Sequence[str]) -> None:
+    """List sources again with the next run, by default all."""
+    for name in names or [path.removesuffix(".json") for path in files.names_in(FETCHED)]:
+        files.write(f"{FETCHED}/{name}.again", "")
+    run.run("systemctl", "start", "--no-block", HEAD)
 
 
 def _pause(nodes: int) -> float:

@@ -19,12 +19,14 @@ import re
 import stat
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from components.node import files
 from components.node.accounts import as_user
 from components.node.failure import Failure
+from components.node.fetch import proxy_in
 from components.node.log import note, printable
 from components.node.run import Ended
 from components.roles.datasets.model import ACCOUNT, FILES_PROGRAM, MOST_ERROR, Entry, write_entries
@@ -43,7 +45,6 @@ _LINE = re.compile(r"-\S+ +([0-9]+) ([0-9/]{10} [0-9:]{8}) (.+)")
 _ESCAPED = re.compile(r"\\#[0-7]{3}")
 # Links become files: the server confines itself to the share.
 _RSYNC = ("rsync", "-rt", "--copy-links", "--no-devices", "--no-specials", "--contimeout=10", "--timeout=120")
-_PROXY = {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 _CHUNK = 2**20
 _AT_ONCE = 4
 _MOST_PAGE = 64 * 2**20
@@ -257,12 +258,9 @@ def print_tree(config: Mapping[str, Any]) -> int:
 
 def _proxy() -> dict[str, str]:
     """Return the machine's proxy, which may contain a password."""
-    try:
-        lines = Path("/etc/environment").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return {}
-    pairs = (line.removeprefix("export ").partition("=") for line in lines)
-    return {name: value.strip("\"'") for name, _, value in pairs if name.lower() in _PROXY}
+    with suppress(OSError):
+        return proxy_in(Path("/etc/environment").read_text(encoding="utf-8", errors="surrogateescape"))
+    return {}
 
 
 def read_row(folder: str, row: Sequence[Any]) -> list[Any]:

@@ -32,6 +32,7 @@ def role(settings: ClusterSettings) -> Role:
     if not used:
         return Role("datasets", after=("slurm", "fabric"), values=role_values)
     served = (File(model.FILES_PROGRAM, launcher("data-files"), "0755"),)
+    shared = (model.STATE, *(f"/etc/systemd/system/{unit}" for unit in (model.SOCKET, model.SERVER)))
     return Role(
         "datasets",
         after=("slurm", "fabric"),
@@ -41,6 +42,10 @@ def role(settings: ClusterSettings) -> Role:
         files={
             "services": (*served, *_again(10, model.HEAD_TIMER, model.HEAD, _PLANS, model.HEAD_PROGRAM)),
             "compute": (*served, *_again(20, model.STAGE_TIMER, model.STAGE, _COPIES, model.STAGE_PROGRAM, "stage")),
+        },
+        made={
+            "services": (model.SETTINGS, model.REPORT, model.PLAN, model.FETCHED, model.HEAD_MODULES, *shared),
+            "compute": (model.HEAD_ADDRESS, model.FROM_HEAD, model.HERE, model.NODE_MODULES, *shared),
         },
         ports=_PORTS,
         serves=_PORTS,

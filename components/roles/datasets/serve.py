@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.run import Ended, attempt, run
-from components.roles.datasets.model import ACCOUNT, FABRIC_PORT, FILES_PROGRAM, PORT, STATE
+from components.roles.datasets.model import ACCOUNT, FABRIC_PORT, MODULES, PORT, SERVER, SOCKET, STATE
 from components.roles.munge.keys import KEY, take_folder
 
 _USER, _TAILNET = "tailrack", "100.64.0.0/10"
 PASSWORD, _SECRETS = f"{STATE}/password", f"{STATE}/secrets"
-_RSYNCD, MODULES = f"{STATE}/rsyncd.conf", f"{STATE}/modules"
-SOCKET, SERVER = "tailrack-data.socket", "tailrack-data@.service"
+_RSYNCD = f"{STATE}/rsyncd.conf"
 # The addresses of the last call of `listen`.
 _NETWORKS = f"{STATE}/networks"
 _CONFIG = f"""# Written by tailrack.
@@ -114,13 +113,6 @@ def listen(address: str, fabric: Sequence[str] | None = None, peers: Sequence[st
     if changed or not systemd.is_active(SOCKET):
         systemd.enable(SOCKET)
         run("systemctl", "restart", SOCKET)
-
-
-def remove_server() -> None:
-    """Remove the server, and everything that the machine's part kept."""
-    systemd.retire(SOCKET, SERVER)
-    files.remove_folder(STATE)
-    files.remove(FILES_PROGRAM)
 
 
 def url(address: str, port: int, path: str) -> str:

@@ -7,14 +7,13 @@ tailrack-data verify [NAME]  compare the sums of all files, or of one data set, 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 
 from components.node import files, run, systemd
-from components.node.failure import Failure
+from components.node.failure import Failure, run_program
 from components.node.locks import Lock
 from components.node.log import note, printable
 from components.node.step.step import STATE_DIR
@@ -34,23 +33,20 @@ _PAUSE, _LONGEST_PAUSE, _RUN_SECONDS, _FEATURES_SECONDS = 2.0, 20.0, 600, 120
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command and return the exit status."""
-    os.environ.update({"LC_ALL": "C.UTF-8", "PATH": run.PATH})
-    os.umask(0o022)
-    try:
-        match [*arguments]:
-            case ["stage"]:
-                stage()
-            case ["verify", *names]:
-                for name in names or [home.name for home in homes()]:
-                    files.write(f"{VERIFY}/{name.replace('/', '')}", "")
-                run.run("systemctl", "start", "--no-block", STAGE)
-            case _:
-                sys.stderr.write(f"{__doc__}")
-                return 2
-    except Failure as failure:
-        note(f"{failure.reason}; next: {failure.remedy or 'see above'}")
-        return 1
-    return 0
+    match [*arguments]:
+        case ["stage"]:
+            return run_program("", stage)
+        case ["verify", *names]:
+            return run_program("", partial(verify, names))
+    sys.stderr.write(f"{__doc__}")
+    return 2
+
+
+def verify(names: Sequence[str]) -> None:
+    """Let the next run compare the sums of data sets, by default of all."""
+    for name in names or [home.name for home in homes()]:
+        files.write(f"{VERIFY}/{name.replace('/', '')}", "")
+    run.run("systemctl", "start", "--no-block", STAGE)
 
 
 def stage() -> None:

@@ -33,10 +33,13 @@ from components.roles.datasets.model import (
 )
 from components.roles.datasets.plan import planned
 from components.roles.datasets.programs import read_row
+from components.roles.datasets.role import role
 from components.roles.datasets.sources import Source
 from components.roles.tailrack_command import data
 from components.slurm_commands.slurm import SlurmError
+from stacks.config import parse
 from tests.hub import COMMIT, LARGE, REPOSITORY, hub
+from tests.unit.configs import LAB
 from tests.unit.shell import Shell
 
 V1, V2 = "0123456789ab", "ba9876543210"
@@ -546,7 +549,14 @@ def test_the_program_stays_while_it_has_to_remove_copies(machine: Shell, monkeyp
 
 def test_a_head_node_without_data_sets_keeps_nothing_of_them(machine: Shell) -> None:
     machine.stub("systemctl")
-    for path in (model.SETTINGS, serve.PASSWORD, f"{model.PLAN}/{model.PLAN_FILE}"):
-        machine.write(path, "{}")
-    machine.call(host.remove_head)
+    dataset = {"name": "words", "source": "https://host/words.tar"}
+    made = role(parse({**LAB, "datasets": [dataset]}, base_dir=Path())).made["services"]
+    with machine.here():
+        Record("services", {"services/datasets": made})
+        for path in (model.SETTINGS, serve.PASSWORD, f"{model.PLAN}/{model.PLAN_FILE}"):
+            files.write(path, "{}")
+        record = Record("services", {"services/datasets": ()})
+        record.begin("services/datasets")
+        host.services(Step("head", "head-services", record=record), host.HeadValues("", "", ""))
+        record.begin("")
     assert not machine.path(model.STATE).exists()
