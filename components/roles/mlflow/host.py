@@ -186,7 +186,8 @@ class MlflowValues(LoginsValues, HeldPorts):
 
 def services(step: Step, values: MlflowValues) -> None:
     """Run MLflow after all other services: its download takes a minute, and its failure must not stop them."""
-    step.later.append(lambda: serve(step, values))
+    if values.mlflow_enabled:
+        step.later.append(lambda: serve(step, values))
     step.at_end.append(lambda: withdraw_if_silent(values))
 
 
@@ -197,10 +198,7 @@ def withdraw_if_silent(values: MlflowValues) -> None:
 
 
 def serve(step: Step, values: MlflowValues) -> None:
-    """Install and start MLflow, or remove it."""
-    if not values.mlflow_enabled:
-        remove_mlflow()
-        return
+    """Install and start MLflow."""
     # Checked before the download, which takes a minute.
     refuse_taken_port(step, values.daemon)
     make_daemon_account(ACCOUNT)
@@ -273,35 +271,24 @@ def _back_up() -> None:
 
 
 def compute(step: Step, mlflow_enabled: bool, nfs_exports_mount: str) -> None:
-    """Create or remove the link from which task-prolog reads MLflow's address.
+    """Create the link from which task-prolog reads MLflow's address.
 
     The head node writes and removes the file behind the link, so no node waits for MLflow.
     """
     if mlflow_enabled:
         files.link(URI_FILE, f"{nfs_exports_mount}/{PUBLISHED}")
-    else:
-        files.remove(URI_FILE)
 
 
 def leave(step: Step) -> None:
-    """Remove MLflow and its account.
+    """Stop MLflow, and remove its account.
 
     The logged data stays, in folders that only root can enter, because another account may later get the same uid.
     """
     artifacts = (files.read(ARTIFACTS) or "").rstrip("\n")
-    parts: list[Callable[[], object]] = [remove_mlflow, partial(files.remove, URI_FILE)]
+    parts: list[Callable[[], object]] = [partial(systemd.retire, UNIT)]
     if artifacts:
         parts.append(partial(files.remove, f"{PurePosixPath(artifacts).parent}/{PUBLISHED}"))
     if user_named(ACCOUNT):
         parts += [partial(folders.take, path, 0o700) for path in (DATA, artifacts) if path and files.exists(path)]
         parts.append(partial(remove_daemon_account, ACCOUNT))
     do_each(*parts)
-
-
-def remove_mlflow() -> None:
-    """Remove the server and its program; the logged data stays."""
-    systemd.retire(UNIT)
-    files.remove_folder(SETTINGS)
-    files.remove_folder(PROGRAM)
-    for path in (START, ACCOUNTS, DUMP):
-        files.remove(path)

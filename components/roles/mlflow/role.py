@@ -10,8 +10,10 @@ dependencies add 500 MB that a server never loads.
 
 from __future__ import annotations
 
+from components.node.systemd import UNITS
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.mlflow.install import ACCOUNT, UNIT
+from components.roles.mlflow.host import DUMP, SETTINGS, START, URI_FILE
+from components.roles.mlflow.install import ACCOUNT, ACCOUNTS, PROGRAM, UNIT
 from components.roles.mlflow.settings import Mlflow
 from components.roles.program import python_launcher, version
 from components.roles.role import FOLDER, Holder, Role, template
@@ -21,7 +23,7 @@ PASSWORD_BYTES = 24
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Return the role. Without mlflow in the config it removes the server."""
+    """Return the role, also without mlflow in the config: the server's files then go."""
     config = settings.mlflow
     mlflow = config or Mlflow()
     requirements = (FOLDER / "mlflow" / "lock" / "requirements.txt").read_text(encoding="utf-8") if config else ""
@@ -36,6 +38,9 @@ def role(settings: ClusterSettings) -> Role:
             **({} if config else {"admin_password": ""}),
         },
         packages={"services": ("python3-venv",)} if config else {},
+        made={"services": (f"{UNITS}/{UNIT}", SETTINGS, PROGRAM, START, ACCOUNTS, DUMP), "compute": (URI_FILE,)}
+        if config
+        else {},
         texts={
             "requirements": requirements,
             "unit": template("mlflow", UNIT),

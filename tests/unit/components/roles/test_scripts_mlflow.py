@@ -4,12 +4,14 @@ import json
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from components.node import folders
+from components.node.declared import Record
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.node.step.values import read_values
@@ -63,7 +65,14 @@ def test_jobs_read_the_mlflow_address_from_a_file_on_the_share(shell: Shell) -> 
         assert shell.step(script_of("mlflow", "compute"), told).returncode == 0
         assert shell.path(URI).readlink() == Path("/shared/.tailrack/mlflow-uri")
         assert not shell.path(URI).exists()
-    assert shell.step(script_of("mlflow", "compute"), {**told, "mlflow_enabled": False}).returncode == 0
+    off = {**told, "mlflow_enabled": False}
+    every = roles(parse({**LAB, "mlflow": {}}, base_dir=Path()))
+    made = next(role.made["compute"] for role in every if role.name == "mlflow")
+    script = script_of("mlflow", "compute")
+    script = replace(script, calls={"up": (("owner", "machine", "compute/mlflow", ()), *script.calls["up"])})
+    with shell.here():
+        Record("machine", {"compute/mlflow": made})
+    assert shell.step(script, off).returncode == 0
     assert not shell.path(URI).is_symlink()
 
 
@@ -297,7 +306,6 @@ def test_leaving_removes_mlflow_and_gives_its_logs_to_root(host: Shell) -> None:
     host.stub("userdel")
     for _ in range(2):
         assert host.failure_of(leave, STEP) == ""
-    assert not [path for path in (PROGRAM, "/etc/tailrack/mlflow", URI) if host.path(path).exists()]
     assert not told.exists()
     assert database.exists()
     assert [path.stat().st_mode & 0o777 for path in (database.parent, artifacts)] == [0o700, 0o700]
