@@ -99,7 +99,7 @@ class Controller:
         machines = plan.machines | lost
         unfinished = any(node.awaited and node.name in machines - self._complete for node in answer.nodes)
         if machines == self._made and not unfinished and not lost:
-            return plan.changes_states
+            return bool(plan.down or plan.resume or plan.power_up or plan.replace)
         self._run(machines, lost)
         return True
 

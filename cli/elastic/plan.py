@@ -66,10 +66,6 @@ class Attempts:
     until: float
     why: str
 
-    def pause_at(self, now: float) -> bool:
-        """Return whether the next attempt is still to wait."""
-        return within(LONGEST_PAUSE + 1, now, self.until)
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -89,10 +85,6 @@ class Plan:
     power_up: Collection[str] = ()
     replace: Collection[str] = ()
     failed: Mapping[str, Attempts] = field(default_factory=dict)
-
-    @property
-    def changes_states(self) -> bool:
-        return bool(self.down or self.resume or self.power_up or self.replace)
 
 
 def decide(
@@ -114,6 +106,8 @@ def decide(
     """
     machines, down, resume, power_up, left = set[str](), dict[str, str](), [], [], dict(failed)
     sick: list[str] = []
+    # Those whose next attempt is still to wait.
+    pausing = {name for name, attempts in failed.items() if within(LONGEST_PAUSE + 1, now, attempts.until)}
     for node in nodes:
         name = node.name
         if node.wanted:
@@ -130,7 +124,7 @@ def decide(
             attempts = next_attempt(left.get(name), "it did not run jobs within tailrack:elastic.boot_minutes", now)
             left[name] = attempts
             down[name] = no_machine(attempts.why, attempts.until)
-        elif node.flags & _OUT and node.reason.startswith(NO_MACHINE) and name in left and left[name].pause_at(now):
+        elif name in pausing and node.flags & _OUT and node.reason.startswith(NO_MACHINE):
             continue
         elif node.flags & (_OUT | {"POWERING_DOWN"}):
             resume.append(name)

@@ -96,11 +96,6 @@ class NodeSpec(NodeSettings):
 UNREAD = object()  # stands for a value that could not be read, for a reason that is already reported
 
 
-def as_written(raw: Mapping[str, object], _path: str, _base_dir: Path, _report: Report) -> Mapping[str, object]:
-    """Return the site unchanged."""
-    return raw
-
-
 S = TypeVar("S", bound=Site)
 N = TypeVar("N", bound=NodeSpec)
 
@@ -118,7 +113,7 @@ class Kind(Generic[S, N]):
     model: type[S]
     nodes: Callable[[S, Head], Sequence[N]]
     machines: str
-    complete: Callable[[Mapping[str, object], str, Path, Report], Mapping[str, object]] = as_written
+    complete: Callable[[Mapping[str, object], str, Path, Report], Mapping[str, object]] = lambda raw, *_: raw
     lists_head: bool = False  # the head node is one of the machines that the site lists, not an additional one
     is_here: bool = False  # its only machine is the one that runs tailrack
     uses_lab: bool = False  # the programs in lab/ create its nodes, and need Docker

@@ -10,15 +10,10 @@ from components.settings.ssh_keys import public_key
 from stacks.sites.hosts.ssh_types import KeyFile, check_one_key
 from stacks.sites.kind import Site
 
-
-def _public_key(value: str) -> str:
-    """Return the key as 'TYPE BASE64' without its comment."""
-    return public_key(value, "public key", "public key of type ed25519 or ecdsa")
-
-
+# As 'TYPE BASE64' without its comment.
 PublicKey = Annotated[
     str,
-    AfterValidator(_public_key),
+    AfterValidator(lambda value: public_key(value, "public key", "public key of type ed25519 or ecdsa")),
     Help("a public key such as 'ssh-ed25519 AAAA...'", "write the line that `ssh-add -L` prints"),
 ]
 

@@ -51,11 +51,6 @@ class GpuPool(Pool):
     """Each node's GPUs, `kind:count`; the check step compares them with the machine."""
 
 
-def pool_node_names(pool: str, count: int) -> tuple[str, ...]:
-    """Return the names of a pool's nodes: the pool's name with 1, 2, ... up to `count`."""
-    return tuple(f"{pool}{index}" for index in range(1, count + 1))
-
-
 P = TypeVar("P", bound=Pool)
 
 
@@ -87,7 +82,7 @@ def new_nodes(
         )
         for pool in pools
         for gpu in [pool.gpu if isinstance(pool, GpuPool) else None]
-        for name in pool_node_names(pool.name, pool.count)
+        for name in (f"{pool.name}{index}" for index in range(1, pool.count + 1))
     ]
 
 

@@ -59,7 +59,8 @@ def report(host: str, name: str, failure: Failure) -> str:
     if last := _last_lines(log):
         lines += [f"--- last lines of {log} on {host}", *last, "---"]
     if not remedy:
-        remedy = f"read {log} on {host}, then run up again" if reason else _read_and_fix(host, log)
+        fix = f"ssh to {host}, read {log}, fix the problem, then run up again"
+        remedy = f"read {log} on {host}, then run up again" if reason else fix
     return "\n".join([*lines, f"next: {remedy}", ""])
 
 
@@ -69,10 +70,6 @@ def _last_lines(log: str) -> list[str]:
     except (OSError, Failure):
         # The report must come, whatever is wrong with the disk.
         return []
-
-
-def _read_and_fix(host: str, log: str) -> str:
-    return f"ssh to {host}, read {log}, fix the problem, then run up again"
 
 
 # The exit status for a text that is no plan and request.

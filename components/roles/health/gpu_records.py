@@ -98,7 +98,7 @@ class GpuRecords:
         records = {node: self._read(node).findings for node in self._nodes()}
         items = {node: findings for node, findings in records.items() if findings}
         if items or self._findings.exists():
-            publish_findings(items, self._findings)
+            save(self._findings, {node: list(findings) for node, findings in items.items()}, 0o644)
 
     def _nodes(self) -> list[str]:
         return sorted(path.stem for path in self._folder.glob("*.json"))
@@ -113,11 +113,6 @@ def _first_figures(first: Reading | None, reading: Reading) -> Reading:
         return reading
     missing = {figure.name: getattr(reading, figure.name) for figure in FIGURES if getattr(first, figure.name) is None}
     return replace(first, **missing)
-
-
-def publish_findings(items: Mapping[str, Sequence[Finding]], path: Path = FINDINGS) -> None:
-    """Write the findings by node."""
-    save(path, {node: list(findings) for node, findings in items.items()}, 0o644)
 
 
 def published(path: Path = FINDINGS) -> dict[str, list[Finding]]:

@@ -125,7 +125,8 @@ class Service:
 
     def _is_flood(self, event: Event, user: str) -> bool:
         receivers = list(receivers_of(event.to, user, self.settings["notify"]))
-        return bool(receivers) and all(self.outbox.count_for(receiver) >= _EXPLAINED for receiver in receivers)
+        counts = Counter(report.to for report in self.outbox.waiting.values())
+        return bool(receivers) and all(counts[receiver] >= _EXPLAINED for receiver in receivers)
 
     def _reachable(self, receiver: str) -> bool:
         if "@" in receiver:

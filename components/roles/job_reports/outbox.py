@@ -82,10 +82,6 @@ class Outbox:
         finally:
             os.close(descriptor)
 
-    def count_for(self, receiver: str) -> int:
-        """Return how many reports wait for a receiver."""
-        return sum(report.to == receiver for report in self.waiting.values())
-
     def due(self, now: float) -> list[list[Waiting]]:
         """Return the messages to send now: each a list of reports to the same receiver."""
         by_receiver: dict[str, list[Waiting]] = {}

@@ -106,11 +106,6 @@ def resume_steps() -> None:
     attempt(*_CONTINUE)
 
 
-def resume_steps_later() -> None:
-    """Let them continue once slurmctld accepts this machine again, without waiting for that here."""
-    services.begin_later(0, f"{ANSWERS}/munge-switch", RESUME)
-
-
 def receive_next(arguments: Sequence[str]) -> int:
     """Receive the key and return the exit status."""
     return run_program("", lambda: receive(sys.stdin.read(_MOST).rstrip("\n")))
@@ -152,7 +147,8 @@ def switch(digest: str) -> None:
         pause_steps()
         files.rename(NEXT, KEY)
         services.restart("munge")
-        resume_steps_later()
+        # Steps continue once slurmctld accepts this machine again. Do not wait for that here.
+        services.begin_later(0, f"{ANSWERS}/munge-switch", RESUME)
     files.remove(NEXT)
     sys.stdout.write(run("munge", "-n"))
     sys.stdout.flush()

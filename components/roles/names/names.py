@@ -68,11 +68,6 @@ def listed(text: str) -> list[Machine]:
     return [Machine(*words[:2]) for line in text.split("\n") if len(words := line.split()) >= 2]
 
 
-def is_marked(text: str) -> bool:
-    """Return whether a hosts file has a line of this program."""
-    return any(line.endswith(_MARK) for line in text.split("\n"))
-
-
 def with_machines(text: str, machines: Sequence[Machine], own: str = "") -> str:
     """Return a hosts file without this program's lines, and with these machines, this one first.
 
@@ -131,7 +126,7 @@ def write_names() -> None:
         others = [one for one in listed(files.read(LIST) or "") if one.address != own.address and one.name != name]
         hosts = read_hosts()
         # Keep the owner's file, including lines with this machine's name, for the day the machine leaves.
-        if not is_marked(hosts):
+        if not any(line.endswith(_MARK) for line in hosts.split("\n")):
             files.write(_HOSTS_BEFORE, hosts)
         files.rewrite(HOSTS, with_machines(hosts, [own, *others], name))
 

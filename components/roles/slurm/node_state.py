@@ -206,7 +206,7 @@ def wait_for_place(host: str, head_address: str) -> bool:
             note(f"reconfiguring slurmctld to place {' '.join(unplaced)}")
             if not slurm.reconfigure():
                 note("slurmctld rejects its configuration")
-            if wait_until(lambda: _is_placed(host), _PLACED_LIMIT):
+            if wait_until(lambda: host in (_placed_nodes() or ()), _PLACED_LIMIT):
                 return True
             note("slurmctld has not placed this node yet")
             waited = quiet = now()
@@ -219,10 +219,6 @@ def wait_for_place(host: str, head_address: str) -> bool:
         "the controller does not place this node in its site's switch",
         "see 'journalctl -u slurmctld' and /etc/slurm/topology.conf on the head node",
     )
-
-
-def _is_placed(host: str) -> bool:
-    return host in (_placed_nodes() or ())
 
 
 def _placed_nodes() -> set[str] | None:

@@ -163,7 +163,9 @@ def _registered_cpus() -> int | None:
 
 def registers_otherwise(node: Node, values: ComputeValues) -> bool:
     """Return whether a node must be created again, because only that changes these parts of it."""
-    return _without_live(registration_of(node)) != values.registration or _has_other_size(node, values)
+    present = registration_of(node)
+    present = replace(present, features=present.features - live_features())
+    return present != values.registration or _has_other_size(node, values)
 
 
 def _has_other_size(node: Node, values: ComputeValues) -> bool:
@@ -173,10 +175,6 @@ def _has_other_size(node: Node, values: ComputeValues) -> bool:
     """
     cpus = _registered_cpus()
     return bool(cpus and node.cpus and node.cpus != cpus) or values.node_registered_mb < node.memory_mb * 9 // 10
-
-
-def _without_live(registration: Registration) -> Registration:
-    return replace(registration, features=registration.features - live_features())
 
 
 def _install_units(host: str, values: ComputeValues) -> bool:

@@ -165,9 +165,9 @@ def as_text(costs: Sequence[Cost], begin: int, now: float) -> str:
 
 def sums(costs: Sequence[Cost], begin: int) -> list[str]:
     """Return a line for each currency."""
-    lines = []
+    lines, since = [], time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(begin))
     for currency, (hour, month) in totals(costs).items():
-        line = f"{hour:,.2f} {currency} an hour now; {month:,.2f} {currency} since {_day(begin)}"
+        line = f"{hour:,.2f} {currency} an hour now; {month:,.2f} {currency} since {since}"
         rows = [cost for cost in costs if cost.currency == currency]
         if all(row.used_hours is not None for row in rows) and (paid := sum(row.month_hours for row in rows)):
             share = min(1.0, sum(row.used_hours or 0.0 for row in rows) / paid)
@@ -196,10 +196,6 @@ def duration(seconds: int) -> str:
     if seconds < 3600:
         return f"{seconds // 60} min"
     return f"{seconds // 3600} h {seconds % 3600 // 60} min" if seconds < 48 * 3600 else f"{seconds // 86400} days"
-
-
-def _day(moment: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(moment))
 
 
 def as_rows(data: Mapping[str, Any]) -> list[Cost]:

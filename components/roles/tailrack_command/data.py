@@ -18,6 +18,7 @@ from components.validation.preflight.findings import plain
 
 NAME, HELP = "data", "show the data sets, and which nodes have their copies"
 _PAUSE = 2
+_CLEAR = "\x1b[H\x1b[2J"
 # Seconds after which the head node's program should have written the report again.
 _OLD = 1800
 
@@ -39,16 +40,13 @@ def run(arguments: argparse.Namespace) -> int:
         sets = chosen(report["sets"], arguments.names)
         text = json.dumps({"sets": sets}, indent=2) if arguments.json else as_text(sets, report["time"], time.time())
         if text != last:
-            sys.stdout.write(f"{_clear() if arguments.watch else ''}{text}\n")
+            screen = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+            sys.stdout.write(f"{_CLEAR if arguments.watch and screen else ''}{text}\n")
             sys.stdout.flush()
         last = text
         if not arguments.watch or all(is_done(one) for one in sets):
-            return 1 if any(has_error(one) for one in sets) else 0
+            return int(any(one["error"] or any(row["error"] for row in one["nodes"]) for one in sets))
         time.sleep(_PAUSE)
-
-
-def _clear() -> str:
-    return "\x1b[H\x1b[2J" if sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" else ""
 
 
 def read_report() -> Mapping[str, Any]:
@@ -67,11 +65,6 @@ def chosen(sets: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Mapp
     if unknown := set(names) - {one["name"] for one in sets}:
         raise SlurmError(f"there is no data set {', '.join(sorted(unknown))}; 'tailrack data' shows all")
     return [one for one in sets if not names or one["name"] in names]
-
-
-def has_error(one: Mapping[str, Any]) -> bool:
-    """Return whether the source or a node has an error."""
-    return bool(one["error"]) or any(row["error"] for row in one["nodes"])
 
 
 def is_done(one: Mapping[str, Any]) -> bool:

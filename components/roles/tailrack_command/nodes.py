@@ -16,6 +16,7 @@ from dataclasses import asdict
 
 from components.roles.health.gpu_records import published
 from components.roles.slurm.folders import POD
+from components.roles.tailrack_command.costs import duration
 from components.roles.tailrack_command.out_reason import Failure, Out, ask, failure, why_out
 from components.slurm_commands import slurm
 from components.slurm_commands.nodes import UNCONFINED, Node
@@ -141,11 +142,5 @@ def _some(names: Sequence[str]) -> str:
 
 def _ago(moment: int, now: float) -> str:
     """Return a time such as `2026-11-23 02:15 UTC (40 min)`."""
-    seconds = max(0, int(now) - moment)
-    if seconds < 3600:
-        age = f"{seconds // 60} min"
-    elif seconds < 48 * 3600:
-        age = f"{seconds // 3600} h"
-    else:
-        age = f"{seconds // 86400} days"
+    age = duration(max(0, int(now) - moment))
     return f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime(moment))} UTC ({age})"

@@ -92,6 +92,7 @@ def look(
             tagged = {machine.tags.get(NODE) for machine in present if machine.tags.get(STACK) == stack}
             waiting = [node for node in mine if node.name not in tagged]
             offers = _usable(cloud.offers(), site) if waiting and (site.fewer == WARN or dry_run) else []
+            available = {(offer.type, offer.region) for offer in offers}
         except ApiError as error:
             if error.denied:
                 raise denied(site, cloud, error) from None
@@ -114,7 +115,7 @@ def look(
             if place := new_address(recorded.get(name), ids):
                 moved[name] = place
                 messages.append(f"{name}: its machine {old} has another address now, {place}; `up` uses it")
-            if site.fewer == WARN and name not in tagged and not _has_capacity(node, offers):
+            if site.fewer == WARN and name not in tagged and available.isdisjoint(node.offers):
                 left_out.add(name)
                 tried = ", ".join(f"{kind} in {region}" for kind, region in node.offers)
                 messages.append(f"{name} is left out: {cloud.title} has no capacity now ({tried})")
@@ -155,10 +156,6 @@ def _orphans(present: Iterable[Instance], recorded: Mapping[str, Any], nodes: It
     owners = {_id(recorded, node, "owner") for node in recorded} - {""}
     names = {*recorded, *(node.name for node in nodes)}
     return [machine for machine in present if machine.tags.get(OWNER) in owners and machine.tags.get(NODE) not in names]
-
-
-def _has_capacity(node: RentedNode, offers: Iterable[Offer]) -> bool:
-    return any((offer.type, offer.region) in node.offers for offer in offers)
 
 
 def _id(recorded: Mapping[str, Any], node: str, key: str) -> str:

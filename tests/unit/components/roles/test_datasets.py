@@ -15,7 +15,7 @@ from components.node import files
 from components.node.declared import Record
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.datasets import copies, host, model, programs, serve, sources, stage
+from components.roles.datasets import copies, host, model, programs, sources, stage
 from components.roles.datasets.copies import Copy, Home
 from components.roles.datasets.model import (
     COMPLETE,
@@ -33,13 +33,10 @@ from components.roles.datasets.model import (
 )
 from components.roles.datasets.plan import planned
 from components.roles.datasets.programs import read_row
-from components.roles.datasets.role import role
 from components.roles.datasets.sources import Source
 from components.roles.tailrack_command import data
 from components.slurm_commands.slurm import SlurmError
-from stacks.config import parse
 from tests.hub import COMMIT, LARGE, REPOSITORY, hub
-from tests.unit.configs import LAB
 from tests.unit.shell import Shell
 
 V1, V2 = "0123456789ab", "ba9876543210"
@@ -545,18 +542,3 @@ def test_the_program_stays_while_it_has_to_remove_copies(machine: Shell, monkeyp
             host.compute(Step("a1", "a1-node", record=record), host.ComputeValues(False, [], ""))
             record.begin("")
         assert machine.path(model.STAGE_PROGRAM).exists() == bool(homes)
-
-
-def test_a_head_node_without_data_sets_keeps_nothing_of_them(machine: Shell) -> None:
-    machine.stub("systemctl")
-    dataset = {"name": "words", "source": "https://host/words.tar"}
-    made = role(parse({**LAB, "datasets": [dataset]}, base_dir=Path())).made["services"]
-    with machine.here():
-        Record("services", {"services/datasets": made})
-        for path in (model.SETTINGS, serve.PASSWORD, f"{model.PLAN}/{model.PLAN_FILE}"):
-            files.write(path, "{}")
-        record = Record("services", {"services/datasets": ()})
-        record.begin("services/datasets")
-        host.services(Step("head", "head-services", record=record), host.HeadValues("", "", ""))
-        record.begin("")
-    assert not machine.path(model.STATE).exists()

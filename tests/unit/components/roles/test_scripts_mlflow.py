@@ -4,14 +4,12 @@ import json
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from components.node import folders
-from components.node.declared import Record
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.node.step.values import read_values
@@ -65,15 +63,6 @@ def test_jobs_read_the_mlflow_address_from_a_file_on_the_share(shell: Shell) -> 
         assert shell.step(script_of("mlflow", "compute"), told).returncode == 0
         assert shell.path(URI).readlink() == Path("/shared/.tailrack/mlflow-uri")
         assert not shell.path(URI).exists()
-    off = {**told, "mlflow_enabled": False}
-    every = roles(parse({**LAB, "mlflow": {}}, base_dir=Path()))
-    made = next(role.made["compute"] for role in every if role.name == "mlflow")
-    script = script_of("mlflow", "compute")
-    script = replace(script, calls={"up": (("owner", "machine", "compute/mlflow", ()), *script.calls["up"])})
-    with shell.here():
-        Record("machine", {"compute/mlflow": made})
-    assert shell.step(script, off).returncode == 0
-    assert not shell.path(URI).is_symlink()
 
 
 SET_UP = ("refuse_taken_port", "folders.give", "install", "restore_dump", "update_accounts", "run_daemon")
