@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from components.node.json_part import elements
@@ -133,6 +133,18 @@ class Job:
         return self.ran_before + (0 if self.suspended else until - self.switched)
 
 
+# Slurm's keys of fields that have another name here.
+_KEYS = {
+    **{"user": "user_name", "user_number": "user_id", "array": "array_job_id", "het": "het_job_id"},
+    **{"reason": "state_reason", "description": "state_description", "needs": "required_nodes"},
+    **{"reservation": "resv_name", "switches": "required_switches", "begin": "eligible_time", "start": "start_time"},
+    **{"end": "end_time", "minutes": "time_limit", "restarts": "restart_cnt", "resources": "tres_req_str"},
+    **{"output": "standard_output", "offset": "het_job_offset", "switched": "suspend_time"},
+    **{"ran_before": "pre_sus_time", "folder": "current_working_directory", "excluded": "excluded_nodes"},
+}
+_TEXTS, _NUMBERS = ([each.name for each in fields(Job) if each.type == kind] for kind in ("str", "int"))
+
+
 def read_jobs(text: str) -> list[Job]:
     """Read scontrol's output. Raise ValueError for output in another format."""
     try:
@@ -147,49 +159,16 @@ def read_job(entry: Mapping[str, Any]) -> Job:
     flags = tuple(state if isinstance(state, list) else str(state).split("+"))
     task = entry.get("array_task_id")
     is_task = bool(task.get("set")) if isinstance(task, Mapping) else task is not None
-    return Job(
-        number(entry["job_id"]),
-        _text(entry, "name"),
-        _text(entry, "user_name"),
-        number(entry.get("user_id")),
-        (flags[0], *flags[1:]),  # raises IndexError without a state
-        array=number(entry.get("array_job_id")),
-        task=number(task) if is_task else None,
-        reason=_text(entry, "state_reason"),
-        description=_text(entry, "state_description"),
-        partition=_text(entry, "partition"),
-        account=_text(entry, "account"),
-        qos=_text(entry, "qos"),
-        nodes=_text(entry, "nodes"),
-        needs=_text(entry, "required_nodes"),
-        features=_text(entry, "features"),
-        dependency=_text(entry, "dependency"),
-        reservation=_text(entry, "resv_name"),
-        failed_node=_text(entry, "failed_node"),
-        node_count=number(entry.get("node_count")),
-        switches=number(entry.get("required_switches")),
-        begin=number(entry.get("eligible_time")),
-        start=number(entry.get("start_time")),
-        end=number(entry.get("end_time")),
-        minutes=number(entry.get("time_limit")),
-        restarts=number(entry.get("restart_cnt")),
-        resources=_text(entry, "tres_req_str"),
-        status=_exit(entry, "return_code"),
-        signal=_exit(entry, "signal"),
-        output=_text(entry, "standard_output"),
-        allocated=_allocated(entry),
-        admin_comment=_text(entry, "admin_comment"),
-        comment=_text(entry, "comment"),
-        requeues=entry.get("requeue") is True,
-        mail_user=_text(entry, "mail_user"),
-        het=number(entry.get("het_job_id")),
-        offset=number(entry.get("het_job_offset")),
-        batch=entry.get("batch_flag") is True,
-        switched=number(entry.get("suspend_time")),
-        ran_before=number(entry.get("pre_sus_time")),
-        folder=_text(entry, "current_working_directory"),
-        excluded=_text(entry, "excluded_nodes"),
-    )
+    texts = {name: _text(entry, _KEYS.get(name, name)) for name in _TEXTS}
+    numbers = {name: number(entry.get(_KEYS.get(name, name))) for name in _NUMBERS}
+    others: dict[str, Any] = {
+        "number": number(entry["job_id"]),
+        "flags": (flags[0], *flags[1:]),  # raises IndexError without a state
+        "task": number(task) if is_task else None,
+        **{"status": _exit(entry, "return_code"), "signal": _exit(entry, "signal"), "allocated": _allocated(entry)},
+        **{"requeues": entry.get("requeue") is True, "batch": entry.get("batch_flag") is True},
+    }
+    return Job(**{**texts, **numbers, **others})
 
 
 def _allocated(entry: Mapping[str, Any]) -> str:

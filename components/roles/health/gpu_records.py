@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from components.validation.gpu_speed.judge import FIGURES, judged, key, lowest
-from components.validation.gpu_speed.reading import Reading, read_lines, read_readings
+from components.validation.gpu_speed.reading import Reading, read_lines
 from components.validation.preflight.findings import Finding, finding
 from components.validation.preflight.node_checks import load, save
+from components.validation.untrusted import read_or_default
 
 # The folder of these records, in the folder of the deep check's records.
 GPUS = "gpus"
@@ -30,28 +31,7 @@ class GpuRecord:
     address: str = ""
     readings: Sequence[Reading] = ()
     first: Sequence[Reading] = ()
-    findings: Sequence[Finding] = field(default_factory=tuple)
-
-    def plain(self) -> dict[str, Any]:
-        return {
-            "address": self.address,
-            "readings": [reading.plain() for reading in self.readings],
-            "first": [reading.plain() for reading in self.first],
-            "findings": list(self.findings),
-        }
-
-    @classmethod
-    def read(cls, data: object) -> GpuRecord:
-        """Read the output of `plain`; anything of another form gives an empty record."""
-        if not isinstance(data, Mapping):
-            return cls()
-        findings = data.get("findings")
-        return cls(
-            str(data.get("address", "")),
-            read_readings(data.get("readings")),
-            read_readings(data.get("first")),
-            findings if isinstance(findings, list) else [],
-        )
+    findings: Sequence[Any] = ()
 
 
 class GpuRecords:
@@ -80,7 +60,7 @@ class GpuRecords:
         )
         shown = [item for item in items if item["severity"] != "info"]
         first_figures = [_first_figures(first.get(key(reading)), reading) for reading in readings]
-        save(self._folder / f"{node}.json", GpuRecord(address, readings, first_figures, shown).plain())
+        save(self._folder / f"{node}.json", asdict(GpuRecord(address, readings, first_figures, shown)))
         self.publish()
         return items
 
@@ -104,7 +84,7 @@ class GpuRecords:
         return sorted(path.stem for path in self._folder.glob("*.json"))
 
     def _read(self, node: str) -> GpuRecord:
-        return GpuRecord.read(load(self._folder / f"{node}.json"))
+        return read_or_default(GpuRecord, load(self._folder / f"{node}.json"))
 
 
 def _first_figures(first: Reading | None, reading: Reading) -> Reading:
