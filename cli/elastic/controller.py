@@ -242,13 +242,9 @@ class Head:
 
     def exchange(self, plan: Plan | None = None, status: Status | None = None) -> Answer:
         """Apply a plan's states and record a report, and return the present states. Raises CliError."""
-        changes = {
-            "down": dict(plan.down) if plan else {},
-            "resume": list(plan.resume) if plan else [],
-            "power_up": list(plan.power_up) if plan else [],
-            "replace": list(plan.replace) if plan else [],
-            "status": asdict(status) if status else None,
-        }
+        states = asdict(plan or Plan(frozenset()))
+        changes = {name: states[name] for name in ("down", "resume", "power_up", "replace")}
+        changes["status"] = asdict(status) if status else None
         words = ["elastic", "--json", *(["--apply", json.dumps(changes)] if plan or status else []), self._pool]
         return _read(ask_head(self._deployment, self._resources, self._name, as_root(COMMAND, *words)))
 

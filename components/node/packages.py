@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
 from functools import lru_cache
 
 from components.node import files, kernel, run
@@ -99,24 +99,14 @@ _UPDATE = (
 _LOCKED = re.compile(r"^.*(?:Could not get lock|Unable to (?:lock|acquire)|was locked by).*$", re.MULTILINE)
 
 
-@dataclass
-class _Ahead:
+class Ahead:
     """Packages of a later step, which this step installs at its end, or earlier with its own packages."""
 
     names: tuple[str, ...] = ()
 
 
-AHEAD = _Ahead()
-
-
-@dataclass
-class _Look:
-    """The background process of this step that reads the lists."""
-
-    process: subprocess.Popen[bytes] | None = None
-
-
-_LOOK = _Look()
+# The background process of this step that reads the lists.
+_reading: list[subprocess.Popen[bytes]] = []
 
 
 def ensure(host: str, *names: str) -> None:
@@ -326,13 +316,11 @@ def refresh_lists(host: str, names: Sequence[str] = ()) -> str:
     of apt.
     """
     # Partial package lists miss most packages.
-    if _LOOK.process:
-        if _LOOK.process.wait() != 0:
+    while _reading:
+        if _reading.pop().wait() != 0:
             note("reading the package lists in the background failed; continuing")
-        _LOOK.process = None
     # The previous step may have started a refresh that still runs.
-    lock = _lists_lock()
-    try:
+    with _lists_lock():
         if names and without_candidate(names):
             files.remove(_READ)
         if _are_fresh():
@@ -341,16 +329,13 @@ def refresh_lists(host: str, names: Sequence[str] = ()) -> str:
         ended = when_unlocked(host, *_UPDATE, limit=LISTS_SECONDS)
         if ended.ok:
             files.write(_READ, "")
-            return ended.errors
-        first = ended.errors.strip().partition("\n")[0]
-        note(
-            f"some package sources of this machine cannot be read{f' ({first})' if first else ''}; continuing with the "
-            "others"
-        )
+        else:
+            first = ended.errors.strip().partition("\n")[0]
+            note(
+                f"some package sources of this machine cannot be read{f' ({first})' if first else ''}; continuing with "
+                "the others"
+            )
         return ended.errors
-    finally:
-        if lock:
-            lock.release()
 
 
 def _are_fresh() -> bool:
@@ -358,12 +343,12 @@ def _are_fresh() -> bool:
     return age is not None and age < _FRESH_SECONDS
 
 
-def _lists_lock() -> Lock | None:
+def _lists_lock() -> Lock | nullcontext[None]:
     try:
         return Lock(_LISTS_LOCK, seconds=APT_SECONDS)
     except Failure:
         note(f"another step has been reading the package lists for {APT_SECONDS}s; continuing without waiting")
-        return None
+        return nullcontext()
 
 
 def refresh_lists_now(host: str) -> None:
@@ -388,10 +373,8 @@ def begin_lists(*names: str) -> None:
         return
     files.make_folder(PRIVATE, 0o700)
     lock, read = (files.on_disk(path) for path in (f"{PRIVATE}/{_LISTS_LOCK}.lock", _READ))
-    _LOOK.process = run.begin(
-        *("flock", "-w", str(APT_SECONDS), lock, "timeout", "-k", "5", str(LISTS_SECONDS)),
-        *("sh", "-c", _READ_UNLESS_FRESH, read, str(_FRESH_SECONDS // 60), *_UPDATE),
-    )
+    words = ("flock", "-w", str(APT_SECONDS), lock, "timeout", "-k", "5", str(LISTS_SECONDS))
+    _reading.append(run.begin(*words, "sh", "-c", _READ_UNLESS_FRESH, read, str(_FRESH_SECONDS // 60), *_UPDATE))
 
 
 # A machine that has just started.

@@ -124,7 +124,7 @@ class Work:
         elif kind == "begin_lists":
             packages.begin_lists(*words)
         elif kind == "remember_ahead":
-            packages.AHEAD.names = tuple(words)
+            packages.Ahead.names = tuple(words)
         else:
             raise ValueError(f"unknown call {kind!r}")
         if kind != "files":

@@ -141,7 +141,7 @@ def install_key(step: Step, values: JoinValues) -> bool | None:
         # Without a key the package would create one.
         files.write(KEY, key, 0o400)
     # From now on, install everything else in the same transaction.
-    packages.ensure(step.host, "munge", *packages.AHEAD.names)
+    packages.ensure(step.host, "munge", *packages.Ahead.names)
     # The package has changed the folder's owner.
     take_folder()
     files.write(KEY, key, 0o400, "munge")

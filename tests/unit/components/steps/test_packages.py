@@ -208,7 +208,7 @@ def test_a_step_that_needs_packages_waits_for_a_running_refresh(apt: Shell) -> N
     with machine(apt):
         packages.begin_lists("munge", "jq")
         packages.begin_lists("slurmd")
-        assert packages._LOOK.process is None
+        assert not packages._reading
     assert updates(apt) == 1
 
 
