@@ -102,11 +102,8 @@ def floors(arguments: argparse.Namespace, console: Console) -> int:
     new_floors = measured_floors.floors(values, make := Make.of(arguments.stack))
     source = f"measured floors of {time.strftime('%Y-%m-%d', time.gmtime())}"
     console.print(measured_floors.write(path, new_floors, source), markup=False, highlight=False, end="")
-    source = f"{measured_floors.FRACTION:g} of the lowest measured value"
-    say(
-        console,
-        f"Written to {path.name}: {source}. The next {make('up')} judges by these floors.",
-    )
+    share = f"{measured_floors.FRACTION:g} of the lowest measured value"
+    say(console, f"Written to {path.name}: {share}. The next {make('up')} judges by these floors.")
     return 0
 
 

@@ -105,13 +105,12 @@ def ensure(account: Account, values: UsersValues) -> None:
 
 
 def close(name: str) -> None:
-    """Close an account. An expired one refuses every login, also by key. Its files stay, but not its containers."""
+    """Close an account. An expired one refuses every login, also by key. Its files stay, and no other gets its uid."""
     if not user_named(name):
         return
     run("usermod", "-e", "1", name)
     if not attempt("pkill", "-KILL", "-u", name).ok:
         note(f"{name} has no process here")
-    remove_files_of(name)
     note(f"closed the account of {name}")
 
 
