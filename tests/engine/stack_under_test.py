@@ -99,9 +99,10 @@ class Stack:
     def cli(self, folder: Path, **settings: str) -> Cli:
         """The real CLI with a new stack in a folder, without the machine's own credentials of Tailscale."""
         (backend := folder / "backend").mkdir()
-        own = {"PULUMI_BACKEND_URL": f"file://{backend}", "PULUMI_HOME": f"{folder}/home"}
+        own = {"PULUMI_BACKEND_URL": f"file://{backend}", "PULUMI_HOME": f"{folder}/home", **settings}
+        quiet = {"PULUMI_SKIP_UPDATE_CHECK": "true", "PYTHONDONTWRITEBYTECODE": "1"}
         machine = {name: value for name, value in os.environ.items() if "TAILSCALE" not in name}
-        cli = Cli(self, backend, {**machine, **own, "PULUMI_SKIP_UPDATE_CHECK": "true", **settings})
+        cli = Cli(self, backend, {**machine, **quiet, **own})
         assert cli.run("stack", "init").returncode == 0
         return cli
 

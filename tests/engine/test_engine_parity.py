@@ -229,8 +229,7 @@ class Step:
 
 def _by_cli(stack: Stack, programs: list[str], tmp_path: Path) -> list[Step]:
     stack.write("")
-    options = {"PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true", "PYTHONDONTWRITEBYTECODE": "1"}
-    cli = stack.cli(tmp_path, SSH_AUTH_SOCK="", **options)
+    cli = stack.cli(tmp_path, SSH_AUTH_SOCK="", PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS="true")
     done: list[Step] = []
     for program in [*programs, None]:
         if program is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from components.node import files, kernel, packages, systemd
+from components.node.failure import Failure
 from components.node.files import File
 from components.node.log import note
 from components.node.passwd import user_named
@@ -77,14 +78,22 @@ def why_not_limited(host: str) -> str:
     if lacking := sorted(_CONTROLLERS - _controllers()):
         note(f"users are not limited: systemd does not control {', '.join(lacking)} on this machine")
         return "controllers"
-    _ensure_user_slices(host)
-    if not any("pam_systemd.so" in line.partition("#")[0] for line in files.lines(_SESSION)):
-        note(f"users are not limited: {_SESSION} has no pam_systemd.so")
-        return "logins"
-    if exists("sshd") and "usepam yes" not in sshd.query("-T").splitlines():
-        note("users are not limited: sshd does not use PAM")
+    if _lacks_module():
+        packages.try_ensure(host, _PACKAGE)
+        attempt("systemctl", "start", _LOGIND)
+    if reason := _why_outside():
+        note(f"users are not limited: {reason}")
         return "logins"
     return "none"
+
+
+def _why_outside(session: bool = True) -> str:
+    """Return why log-ins do not run in slices of users; empty if they do. `session`: check the module for it too."""
+    if exists("sshd") and "usepam yes" not in sshd.query("-T").splitlines():
+        return "sshd does not use PAM (UsePAM in /etc/ssh/sshd_config)"
+    if session and not any("pam_systemd.so" in line.partition("#")[0] for line in files.lines(_SESSION)):
+        return f"{_SESSION} has no pam_systemd.so"
+    return ""
 
 
 def _controllers() -> set[str]:
@@ -95,15 +104,24 @@ def _controllers() -> set[str]:
     return {*unified, *kernel.names_in(_CGROUPS)} & _CONTROLLERS
 
 
-def _ensure_user_slices(host: str) -> None:
-    """Install the module that puts log-ins into slices, unless the machine's owner has turned its service off.
+def _lacks_module() -> bool:
+    """Return whether to install the module that puts log-ins into slices. Its owner may have turned its service off.
 
     Cloud images have it; the smallest images of Debian lack it.
     """
-    if not packages.missing_of([_PACKAGE]) or attempt("systemctl", "is-enabled", _LOGIND).output.strip() == "masked":
-        return
-    packages.try_ensure(host, _PACKAGE)
-    attempt("systemctl", "start", _LOGIND)
+    masked = attempt("systemctl", "is-enabled", _LOGIND).output.strip() == "masked"
+    return bool(packages.missing_of([_PACKAGE])) and not masked
+
+
+def check_node(step: Step, node_login: str, user_limits_enabled: bool) -> None:
+    """Refuse a log-in node where users would have no limits. `node_login`: not empty for a log-in node."""
+    if node_login and user_limits_enabled and (reason := _why_outside(session=not _lacks_module())):
+        raise Failure(
+            f"users of the log-in node {step.host} would have no limits, because {reason}",
+            f"on {step.host}, write UsePAM yes in /etc/ssh/sshd_config, and run 'apt-get install {_PACKAGE}' and "
+            f"'pam-auth-update --enable systemd'; or write user_limits: {{enabled: false}} in tailrack:head; then run "
+            "up again",
+        )
 
 
 def daemon_text(unit: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from components.node import packages
 from components.roles.user_limits import host as user_limits_host
-from tests.unit.shell import Shell, assert_ok, script_of
+from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
 
 UNITS = "/etc/systemd/system"
 ON: dict[str, Any] = {
@@ -28,7 +28,7 @@ def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     shell.write("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids\n")
     shell.write("/proc/4711/oom_score_adj", "0")
     shell.stub("sshd", "echo usepam yes")
-    shell.stub("dpkg-query", "echo 'installed libpam-systemd 257.9-1'")
+    monkeypatch.setattr(packages, "missing_of", lambda names: [])
     systemctl = """
     case "$*" in
     "show -P MainPID slurmctld.service") echo 4711 ;;
@@ -110,6 +110,8 @@ def test_logins_that_stay_outside_of_slices_are_reported(shell: Shell, lacking: 
     else:
         shell.write("/etc/pam.d/common-session", "session required pam_unix.so\n# pam_systemd.so\n")
     assert run(shell) == "logins"
+    check = shell.step(script_of("user_limits", "check_node"), {**ON, "node_login": "192.0.2.1 22"})
+    assert_fails(check, "users of the log-in node a1 would have no limits", lacking, "user_limits: {enabled: false}")
 
 
 def test_a_small_debian_gets_the_module_that_makes_slices(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
