@@ -21,6 +21,11 @@ GIVEN := $(foreach name,$(filter-out SHELL MAKE%,$(.VARIABLES)),$(if $(filter co
 capitals = $(filter $(VARIABLES),$(shell echo '$(1)' | tr a-z A-Z))
 $(foreach name,$(filter-out $(VARIABLES),$(GIVEN)),$(error unknown variable $(name): \
   write $(or $(addsuffix =$($(name)),$(call capitals,$(name))),one of $(VARIABLES))))
+# Without this, `make up REFRESH=no` would refresh, and `make down CLUSTER=away` would need the cluster.
+$(foreach name,$(filter REFRESH ONCE SHORT,$(GIVEN)),$(if $(filter-out yes,$($(name))),$(error $(name)=$($(name)) has no \
+  meaning: write $(name)=yes or leave it out)))
+$(if $(filter-out gone,$(if $(filter CLUSTER,$(GIVEN)),$(CLUSTER))),$(error CLUSTER=$(CLUSTER) has no meaning: write CLUSTER=gone \
+  or leave it out))
 .PHONY: help setup setup-dev init up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down config-help schema release lint types others prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench site
 
 help:

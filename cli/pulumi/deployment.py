@@ -324,7 +324,9 @@ class Deployment:
 
 
 def stack_config(project: Path, stack: str) -> Path:
-    """Return the path of a stack's config file."""
+    """Return the path of a stack's config file. Raises CliError for a name that no stack can have."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", stack):
+        raise CliError(f"{shown(stack)} is not a stack's name; write its letters, digits, hyphens and dots: STACK=prod")
     return project / f"Pulumi.{stack}.yaml"
 
 

@@ -2,7 +2,6 @@
 
 import io
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,6 @@ from cli.trust import trust
 from stacks.sites.hosts.known_hosts import KnownHosts
 from tests.engine.ssh_agent import agent
 from tests.engine.ssh_host import SshHost, serve
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[SshHost]:
-    with serve(tmp_path) as host:
-        yield host
 
 
 class Terminal(Console):

@@ -6,6 +6,7 @@ bash and templates, keys in the models of the config. So a page that keeps an ol
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -227,3 +228,10 @@ def test_a_page_that_a_model_of_the_config_names_is_there() -> None:
         file = PROJECT / "docs" / name
         assert file.is_file(), target
         assert not anchor or anchor in anchors(file), target
+
+
+def test_make_refuses_variables_and_values_without_meaning_before_it_does_anything() -> None:
+    refused = {"stack=prod": "write STACK=prod", "CLUSTER=x": "write CLUSTER=gone", "ONCE=no": "write ONCE=yes"}
+    for given, problem in {**refused, "STACK=../x": "'../x' is not a stack's name"}.items():
+        done = subprocess.run(["make", "down", given], cwd=PROJECT, capture_output=True, text=True, check=False)
+        assert problem in done.stderr, given
