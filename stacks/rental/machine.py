@@ -236,12 +236,8 @@ class Rental:
             raise RentalError("the run that wanted the machine has ended", "run `make up` or `make down` again")
 
     def _tags(self) -> dict[str, str]:
-        own = {OWNER: self._owner, NODE: self.node}
-        return {
-            **self.request["tags"],
-            **own,
-            **{tag: str(self.request[tag.partition(":")[2]]) for tag in (STACK, SITE)},
-        }
+        own = {tag: str(self.request[tag.partition(":")[2]]) for tag in (OWNER, NODE, STACK, SITE)}
+        return {**self.request["tags"], **own}
 
     def _boot(self, machine: Instance, tried: list[str]) -> Instance | None:
         """Return the machine when it answers SSH. If it does not, end its rent and record that as tried."""

@@ -366,15 +366,11 @@ def expire(step: Step) -> None:
         elif silent_for >= minutes * 60:
             note(f"{name} has not answered for {minutes} minutes; removing it")
             step.take_lock()
-            _remove(step, name)
+            # This requeues its jobs.
+            if not slurm.update(nodename=name, state="down", reason=_DOWN):
+                note(f"Slurm has no node {name}")
+            step.perform("forget", {"node_name": name})
             files.remove(mark)
-
-
-def _remove(step: Step, name: str) -> None:
-    # This requeues its jobs.
-    if not slurm.update(nodename=name, state="down", reason=_DOWN):
-        note(f"Slurm has no node {name}")
-    step.perform("forget", {"node_name": name})
 
 
 def _is_silent(name: str) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from components.roles.tailrack_command import ssh_config
@@ -26,6 +27,7 @@ from components.slurm_commands.jobs import Job
 from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight.findings import plain
 from components.validation.slurm_jobs import read_kept
+from components.validation.untrusted import read
 
 NAME, HELP = "session", "get a node for work by hand: print how to reach it with ssh, VS Code or Jupyter"
 # Jupyter's image may have to be imported first.
@@ -281,6 +283,7 @@ class Server:
 
     port: int
     token: str
+    password: Any = False
 
     @property
     def url(self) -> str:
@@ -333,23 +336,14 @@ def prepare(home: Path) -> str:
 
 def read_server(home: Path, job: int) -> Server | None:
     """Return a job's Jupyter server; None until it runs. Raise SlurmError if it lets all users of the node in."""
-    for row in _rows(home / FOLDER / str(job)):
-        port, token = row.get("port"), row.get("token")
-        if type(port) is not int or not isinstance(token, str):
-            continue
-        if not token and not row.get("password"):
-            raise SlurmError(
-                "your Jupyter config turns the token off, so every user of the node could run programs as you; "
-                "remove 'token' from ~/.jupyter/jupyter_server_config.py"
-            )
-        return Server(port, token)
-    return None
-
-
-def _rows(folder: Path) -> Iterator[dict[str, object]]:
     # Older releases of Jupyter write nbserver-PID.json. The file is not complete at once.
-    for path in sorted(folder.glob("*server-*.json")):
+    for path in sorted((home / FOLDER / str(job)).glob("*server-*.json")):
         with suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
-            row = json.loads(file.read(_MOST_BYTES))
-            if isinstance(row, dict):
-                yield row
+            server = read(Server, json.loads(file.read(_MOST_BYTES)))
+            if not server.token and not server.password:
+                raise SlurmError(
+                    "your Jupyter config turns the token off, so every user of the node could run programs as you; "
+                    "remove 'token' from ~/.jupyter/jupyter_server_config.py"
+                )
+            return server
+    return None
