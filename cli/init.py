@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -54,15 +56,25 @@ def init(arguments: argparse.Namespace, console: Console) -> int:
     if engine.cli is None:
         say(console, f"The in-process engine encrypts no config; set {AUTH_KEY} with the Pulumi CLI.")
         return 0
-    commands = [["stack", "select", "--create", arguments.stack]]
+    key, commands = None, [["stack", "select", "--create", arguments.stack]]
     written = read_stack_file(config)["config"]
     # A pool uses its cluster's tailnet, and other kinds of tailnet need other secrets.
     if not WrittenConfig(written).cluster_stack and not written.get("tailrack:tailnet"):
-        say(console, "The tailnet's auth key, which is written encrypted into the config:")
+        key = _auth_key()
         commands.append(["config", "set", "--stack", arguments.stack, "--path", "--secret", AUTH_KEY])
+    environment = {**os.environ, **variables}
     for command in commands:
-        if subprocess.run(
-            [engine.cli.command, *command], cwd=PROJECT, env={**os.environ, **variables}, check=False
-        ).returncode:
+        stdin = key if AUTH_KEY in command else None
+        pulumi = [engine.cli.command, *command]
+        if subprocess.run(pulumi, cwd=PROJECT, env=environment, input=stdin, text=True, check=False).returncode:
             raise CliError(f"`pulumi {' '.join(command)}` failed; its message is above. Nothing was overwritten")
     return 0
+
+
+def _auth_key() -> str:
+    """Return the key from the terminal, which does not show it, or from stdin. Raises CliError without one."""
+    prompt = "The tailnet's auth key, which is written encrypted into the config: "
+    key = (getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    if not key:
+        raise CliError("no auth key was given; run make init again in a terminal, or with the key on stdin")
+    return key

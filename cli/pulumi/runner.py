@@ -291,6 +291,15 @@ def _reason(error: CommandError) -> str:
 # Patterns of the CLI's errors (3.260; pkg/secrets/passphrase, pkg/resource/stack), each with our text.
 _MEANINGS = (
     (
+        r"unable to open state directory",
+        "PULUMI_BACKEND_URL names a folder that cannot be opened, for {state}; correct it, or make it with make init",
+    ),
+    (
+        r"PULUMI_ACCESS_TOKEN must be set for login",
+        "Pulumi's service needs a log-in: run `pulumi login`; or, for a folder, write file:// before its path in "
+        "PULUMI_BACKEND_URL",
+    ),
+    (
         r"passphrase must be set with",
         "no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE (or PULUMI_CONFIG_PASSPHRASE)",
     ),

@@ -112,6 +112,11 @@ WRONG = "the passphrase does not decrypt the state of stack 'dev'; set PULUMI_CO
         ),
         ("error: failed to load checkpoint: place 1: unexpected end of JSON input", "`cp /s/dev.json.bak /s/dev.json`"),
         ("error: malformed state value", "a secret in the state of stack 'dev' is damaged"),
+        ('stderr: error: unable to open state directory "file:///nope"', "correct it, or make it with make init"),
+        (
+            "error: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI",
+            "write file:// before its path",
+        ),
         ("error: the disk is full", "error: the disk is full"),
     ],
 )

@@ -1,5 +1,6 @@
 """`make report` and `make floors` as commands: what they write, where, and what they refuse."""
 
+import io
 import os
 import re
 import signal
@@ -44,10 +45,11 @@ def test_init_creates_missing_files_and_overwrites_none(monkeypatch: pytest.Monk
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE_FILE", str(passphrase := tmp_path / "passphrase"))
     before = ""
     key = "{auth_key: {secure: x}}"
-    for stack, tailnet in (("one", key), ("two", "{}"), ("two", key), ("two", key)):
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n" + "tskey-auth-x\n" * 3))
+    for stack, tailnet in (("one", "{}"), ("one", key), ("two", "{}"), ("two", key), ("two", key)):
         config = tmp_path / f"Pulumi.{stack}.yaml"
         words = ["--stack", stack, "--state-dir", str(tmp_path / "work"), "--config-file", str(config), "init"]
-        assert commands.main(words) == 0
+        assert commands.main(words) == (0 if before else 1), "the first time without a key"
         before = before or passphrase.read_text()
         assert passphrase.read_text() == before
         assert WrittenConfig(read_stack_file(config)["config"]).mappings("tailrack:sites")
