@@ -109,13 +109,21 @@ def _lacks_module() -> bool:
 
     Cloud images have it; the smallest images of Debian lack it.
     """
-    masked = attempt("systemctl", "is-enabled", _LOGIND).output.strip() == "masked"
-    return bool(packages.missing_of([_PACKAGE])) and not masked
+    return bool(packages.missing_of([_PACKAGE])) and not _is_masked()
+
+
+def _is_masked() -> bool:
+    return attempt("systemctl", "is-enabled", _LOGIND).output.strip() == "masked"
 
 
 def check_node(step: Step, node_login: str, user_limits_enabled: bool) -> None:
-    """Refuse a log-in node where users would have no limits. `node_login`: not empty for a log-in node."""
-    if node_login and user_limits_enabled and (reason := _why_outside(session=not _lacks_module())):
+    """Refuse a log-in node where users would have no limits. `node_login`: not empty for a log-in node.
+
+    Machines without the controllers, and those whose owner has masked logind, are as on the head node: not limited.
+    """
+    if not node_login or not user_limits_enabled or _CONTROLLERS - _controllers():
+        return
+    if reason := _why_outside(session=not _is_masked() and not _lacks_module()):
         raise Failure(
             f"users of the log-in node {step.host} would have no limits, because {reason}",
             f"on {step.host}, write UsePAM yes in /etc/ssh/sshd_config, and run 'apt-get install {_PACKAGE}' and "
