@@ -48,13 +48,13 @@ def test_another_mount_of_the_disk_and_a_start_leave_no_way_around(cluster: Clus
 
 
 def test_after_the_cluster_nothing_of_the_share_but_its_files_is_left(cluster: ClusterUnderTest) -> None:
-    """The role's part of `down`, with somebody at work on the share."""
+    """The parts of `down` for the role and, last, for the machine, with somebody at work on the share."""
     cluster.run_as("ada", "head", "cd ~ && (exec -a at-work sleep 300 >/dev/null 2>&1 </dev/null &)")
     masked = f"for unit in {UNITS}; do systemctl is-enabled $unit; done"
     assert set(cluster.attempt("head", masked).stdout.split()) == {"masked"}
-    step = "from components.node.step.step import Step"
-    names = f"{step}; from components.roles.nfs_exports.host import leave"
-    done = run_python(cluster, "head", f"{names}; leave(Step('head', 'test'), {MOUNT!r})")
+    names = "from components.node.step.step import Step; from components.roles.machine import host as machine"
+    names += "; from components.roles.nfs_exports import host as share; step = Step('head', 'test')"
+    done = run_python(cluster, "head", f"{names}; share.leave(step, {MOUNT!r}); machine.leave(step, False)")
     assert done.returncode == 0, done.stderr
     mounts = cluster.run("head", "findmnt -rn -o TARGET").split()
     assert not {EXPORT, MOUNT, "/mnt/disk/part"} & set(mounts)
