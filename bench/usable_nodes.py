@@ -45,7 +45,7 @@ from components.steps.label import StepLabel
 
 STACK = "nodes"
 HEAD = "head"
-KINDS = ("check", "join", "head", "register", "node")
+KINDS = ("prepare", "head", "register", "node")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Part:
 
     @property
     def kind(self) -> str:
-        """`gate`, `join` and so on."""
+        """`prepare`, `head` and so on."""
         return self.name.rpartition("-")[2]
 
     @property

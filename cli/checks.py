@@ -69,7 +69,7 @@ def floors(event: Event) -> Iterator[tuple[str, str]]:
 
 
 HEAD = "tailrack:cluster:HeadNode"
-HOST_KEY = "hostKey"  # an input of the component, if the config has one
+HOST_KEY, RELEASE_KEY = "hostKey", "slurmRelease"  # inputs of the component, if the config has them
 
 
 def head_replaced(event: Event) -> Iterator[tuple[str, str]]:
@@ -160,9 +160,9 @@ class SlurmRelease:
         step = event.name.rpartition("-")[2]
         if event.operation not in ("update", "replace"):
             return
-        if HEAD in types and step == "check":
-            self._wanted = _release_in(event.after)
-            if not self._wanted and (old := _release_in(event.before)):
+        if types[-1] == HEAD:
+            self._wanted = event.after.get(RELEASE_KEY, "")
+            if not self._wanted and (old := event.before.get(RELEASE_KEY)):
                 yield RELEASE, f"the cluster has Slurm {old}, but the config no longer sets a release. {_AGAIN}"
         elif self._wanted and (current := _current_release(event)):
             machine = event.name.rpartition("-")[0]
@@ -173,12 +173,6 @@ class SlurmRelease:
 
 
 _AGAIN = "Set tailrack:slurm.release again: the distribution's Slurm is not an upgrade"
-
-
-def _release_in(inputs: object) -> str:
-    """Return the release in a step's inputs; empty if the inputs have none or are unknown."""
-    stdin = inputs.get("stdin") if isinstance(inputs, dict) else None
-    return (read_request(stdin) or {}).get("slurm_release", "")
 
 
 def _current_release(event: Event) -> str:

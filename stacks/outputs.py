@@ -15,7 +15,6 @@ def node_output(
     name: str,
     site: str,
     facts: Mapping[str, Any],
-    joined: Mapping[str, Any],
     confined: bool = True,
     *,
     pod: bool = False,
@@ -39,12 +38,12 @@ def node_output(
         **({"login": True} if login else {}),
         "name": name,
         "site": site,
-        "tailnet_ip": joined["tailnet_ip"],
+        "tailnet_ip": facts["tailnet_ip"],
         "cpus": facts["cpus"],
         "memory_mb": facts["memory_mb"],
         "gpus": facts["gpus"],
         "slurm_version": None if version is None else upstream_of(version),
-        "tailscale_version": joined["tailscale_version"],
+        "tailscale_version": facts["tailscale_version"],
     }
 
 

@@ -40,7 +40,7 @@ def cluster_output(
     }  # fmt: skip
 
     def output(values: dict[str, dict[str, Any]]) -> dict[str, Any]:
-        cluster, facts, joined = values["cluster"], values["facts"], values["joined"]
+        cluster, facts = values["cluster"], values["facts"]
         return {
             "name": cluster["name"],
             "head": cluster["head"],
@@ -49,7 +49,7 @@ def cluster_output(
             "nodes": [
                 {
                     **node_output(
-                        *(node, host.site, facts[node], joined[node], values["confined"][node]),
+                        *(node, host.site, facts[node], values["confined"][node]),
                         pod=host.pod,
                         login=host.login,
                     ),
@@ -71,7 +71,6 @@ def cluster_output(
         {
             "cluster": cluster_values,
             "facts": {member.host.name: member.facts for member in members},
-            "joined": {member.host.name: member.joined for member in members},
             "paths": {member.host.name: member.path for member in members},
             "gpus": {member.host.name: member.gpus for member in members},
             "fabric": {member.host.name: member.fabric for member in members},

@@ -59,7 +59,7 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
             lines.append(f"# its {readable(key)} changes")
     # A hidden secret looks the same before and after.
     if not lines and HIDDEN in (*before.values(), *after.values()):
-        lines.append("# a secret or the connection changes")
+        lines.append("# a value beside a secret, or the connection, changes")
     # The commands of a step share one script.
     while lines.count(_NEW_SCRIPT) > 1:
         lines.remove(_NEW_SCRIPT)

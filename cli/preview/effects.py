@@ -23,7 +23,7 @@ _JOB_LIMIT = "slurm_job_limit_seconds"
 _USERS, _KEYS = "users_lines", "user_keys_lines"
 _IDENTITIES = ("user_keys_provider", "user_keys_identities")
 _GROUPS, _MEMBERS = "user_groups_lines", "user_groups_members"
-_OF_NODE, _GPU_KIND = "node_slurm_conf", "node_gpu_kind"
+_OF_NODE = "node_slurm_conf"
 _SLURM_CONF = ("slurm_slurm_conf", "pool_slurm_conf")
 
 
@@ -114,13 +114,13 @@ def _of_nodes(changes: Sequence[Change], resources: Sequence[Made]) -> Iterator[
         if change.urn in old_lines and (not change.after or (header := _header(change.after))):
             new_lines[change.urn] = header.get(_OF_NODE, "") if change.after else ""
         # The check of a new node reports its lines, and refuses a node without the GPUs in the config.
-        elif resources and _checks_new_machine(change) and (kind := _header(change.after).get(_GPU_KIND)):
+        elif resources and _is_new_node(change) and (kind := change.after.get("gpuKind")):
             new_lines[change.urn] = "\n".join(node_set_lines(gpu_node_set(kind), kind))
     old_text, new_text = ("\n".join(sorted(_lines(lines.values()))) for lines in (old_lines, new_lines))
     yield from difference(old_text, new_text)
     # Without GPUs in the config, a node gets the GPUs that its check finds.
-    new_checks = [change for change in changes if resources and _checks_new_machine(change)]
-    unsure = [change.subject for change in new_checks if _header(change.after).get(_GPU_KIND) == ""]
+    new_nodes = [change for change in changes if resources and _is_new_node(change)]
+    unsure = [change.name for change in new_nodes if "gpuKind" not in change.after]
     if unsure and not any(gpu_node_set("found") in text for text in old_lines.values()):
         yield f"# also the lines of partition {GPUS_FOUND}, if GPUs are found on {', '.join(folded(unsure))}"
 
@@ -144,8 +144,8 @@ def _comparable(change: Change) -> bool:
     return not isinstance(before, str) or read_request(before) is not None or not isinstance(after, str)
 
 
-def _checks_new_machine(change: Change) -> bool:
-    return not change.before and change.name == f"{change.subject}-check"
+def _is_new_node(change: Change) -> bool:
+    return change.operation == "create" and change.type == "tailrack:cluster:ComputeNode"
 
 
 def _lines(texts: Iterable[str]) -> set[str]:

@@ -107,7 +107,7 @@ def _machines(changes_: Iterable[Change]) -> list[Machines]:
     }
     for change in changes_:
         # When the stack replaces a machine, it replaces the machine's steps too.
-        if change.operation == "replace" and change.name == f"{change.subject}-check":
+        if change.operation == "replace" and change.name in (f"{change.subject}-head", f"{change.subject}-node"):
             kinds[change.subject] = ("replace", "")
     names: dict[tuple[str, str], list[str]] = {}
     for name in in_order(kinds):
@@ -187,7 +187,7 @@ def _read_by(resource: Made) -> set[str]:
         return set()
     rows = (read_request(resource.stdin) or {}).get("members", "").splitlines()
     machines = {label.machine, *(row.split(" ")[0] for row in rows)}
-    return {f"{machine}-{step}" for machine in machines for step in ("check", "join", "head", "register")}
+    return {f"{machine}-{step}" for machine in machines for step in ("prepare", "head", "register")}
 
 
 def _unchanged(resource: Made) -> Change:

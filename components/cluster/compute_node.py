@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,7 @@ from components.steps.delivery import deliver
 from components.steps.step import REPAIR, Step
 from components.steps.values import OutputField, Value, as_output, combine, output_fields
 
+PREPARE_LABEL = "check the machine, join the tailnet"
 # A check takes seconds, but a new machine may be busy with cloud-init or its first updates (node/packages.py).
 CHECK_LIMIT_SECONDS = 1500
 # One CPU compiles a release of Slurm in less than an hour, after making a root folder (role slurm_release).
@@ -58,66 +60,43 @@ def _login(host: Host) -> pulumi.Input[str]:
 
 
 def detected_header(
-    host: Host, facts: pulumi.Output[dict[str, Any]], settings: ClusterSettings, head_cgroups: pulumi.Input[bool]
+    host: Host,
+    facts: pulumi.Output[dict[str, Any]],
+    settings: ClusterSettings,
+    head_cgroups: pulumi.Input[bool],
+    path: Value,
 ) -> dict[str, OutputField]:
-    """Return the header values that depend on the check of a node: GPUs, memory, its own keys, ports of others."""
-
-    def values(resolved: Mapping[str, Any]) -> dict[str, object]:
-        gpus = NodeGpus.found(host, resolved["facts"])
-        return {
-            **node_values(host, gpus),
-            **memory_values(host, resolved["facts"]["cpus"] or 1, resolved["facts"]["memory_mb"] or 1, gpus),
-            **machine_keys(resolved["facts"], settings, resolved["head_cgroups"], pod=host.pod),
-            "node_open_ports": resolved["facts"].get("open_ports") or [],
-        }
-
-    header_values = as_output({"facts": facts, "head_cgroups": head_cgroups}, values)
-    # Any facts give the same names.
-    names = values({"facts": dict.fromkeys(("cpus", "memory_mb", "cgroups")), "head_cgroups": False})
-    return output_fields(header_values, names)
-
-
-# Header names of values that are known once a node has joined.
-_JOINED = (
-    *("node_address", "node_export", "node_firewall", "node_host_key"),
-    *("node_sshd_port", "node_networks", "node_problem"),
-)
-
-
-def _joined_header(
-    host: Host, facts: pulumi.Output[Any], joined: pulumi.Output[Any], path: Value
-) -> dict[str, OutputField]:
-    """Return the header values of a node that are known once it has joined.
+    """Return the header values that depend on a machine's facts, such as its GPUs, keys, address and networks.
 
     path   the share's path
     """
 
     def values(resolved: Mapping[str, Any]) -> dict[str, object]:
-        joined_facts = resolved["joined"]
+        found = resolved["facts"]
+        gpus = NodeGpus.found(host, found)
         return {
-            "node_address": joined_facts["tailnet_ip"],
-            "node_export": export_line(resolved["path"], joined_facts["tailnet_ip"]),
-            "node_firewall": joined_facts["firewall"] or "",
-            "node_host_key": joined_facts["host_key"],
-            "node_sshd_port": joined_facts["sshd_port"],
-            "node_networks": json.dumps(joined_facts.get("fabric")),
-            "node_problem": _problem(host, [resolved["facts"], joined_facts]),
+            **node_values(host, gpus),
+            **memory_values(host, found["cpus"] or 1, found["memory_mb"] or 1, gpus),
+            **machine_keys(found, settings, resolved["head_cgroups"], pod=host.pod),
+            "node_open_ports": found.get("open_ports") or [],
+            "node_address": found["tailnet_ip"],
+            "node_export": export_line(resolved["path"], found["tailnet_ip"]),
+            "node_firewall": found["firewall"] or "",
+            "node_host_key": found["host_key"],
+            "node_sshd_port": found["sshd_port"],
+            "node_networks": json.dumps(found.get("fabric")),
+            "node_problem": found["problem"] or gpus.problem(host),
         }
 
-    header_values = as_output({"facts": facts, "joined": joined, "path": path}, values)
-    return output_fields(header_values, _JOINED)
+    header_values = as_output({"facts": facts, "head_cgroups": head_cgroups, "path": path}, values)
+    # Any facts give the same names.
+    names = values({"facts": defaultdict(lambda: None), "head_cgroups": False, "path": ""})
+    return output_fields(header_values, names)
 
 
 def detected_gpus(host: Host, facts: pulumi.Output[dict[str, Any]]) -> pulumi.Output[str]:
     """Return the GPUs that the check found on a node: `h200:8`, or empty."""
     return as_output({"facts": facts}, lambda resolved: str(NodeGpus.found(host, resolved["facts"])))
-
-
-def _problem(host: Host, answers: Sequence[Mapping[str, Any]]) -> str:
-    problems = [answer["problem"] for answer in answers]
-    if not any(problems):
-        problems.append(NodeGpus.found(host, answers[0]).problem(host))
-    return "; ".join(problem for problem in problems if problem)
 
 
 def limit_with_jobs(settings: ClusterSettings) -> int:
@@ -159,16 +138,15 @@ def _services(roles: tuple[Role, ...], steps: Steps) -> composition.Script | Non
 
 @lru_cache
 def _scripts(roles: tuple[Role, ...], steps: Steps) -> tuple[composition.Script, ...]:
-    """Return the scripts of the steps on a node: check, join and node."""
-    check = composition.compose(roles, steps.check)
-    # The head node may need a while longer, so the join installs packages of the next step.
-    join = composition.compose(roles, steps.join, ahead=steps.node)
+    """Return the scripts of the steps on a node: prepare and node."""
+    # The head node may need a while longer, so this step installs packages of the next one.
+    prepare = composition.prepare(roles, steps.check, steps.join, ahead=steps.node)
     node = composition.compose(roles, steps.node)
     plans = {
         "node_leave_plan": composition.leave_program(roles, steps.leave).file,
         "node_boot_plan": composition.boot_program(roles).file,
     }
-    return check, join, node.with_texts({name: plans[name] for name in plans.keys() & node.phases})
+    return prepare, node.with_texts({name: plans[name] for name in plans.keys() & node.phases})
 
 
 class Member(pulumi.ComponentResource):
@@ -223,21 +201,20 @@ class Member(pulumi.ComponentResource):
 class ComputeNode(Member):
     """One member of the cluster.
 
-    facts    Output[dict], the facts that the check reported; Slurm's version is the installed or the future one
+    facts    Output[dict], the facts that `prepare` reported; Slurm's version is the installed or the future one
     gpus     Output[str], the GPUs of the machine: `h200:8`, or empty
-    joined   Output[dict], the facts that the join reported
     path     how the head node reaches it: `direct`, `peer-relay` or `relay`
     fabric   the result of the fabric proof in its site (components/roles/fabric/groups.py); None on the tailnet
     confined whether cgroups confine jobs on it
     ready    the resource after which Slurm gives the node jobs
 
-    Its scripts are copied first. Then come four steps: check and join on the node; register on the head node, which on
-    delete drains the node, waits for or requeues its jobs, makes it leave and removes its records; then users, share
-    and slurmd on the node.
+    Its scripts are copied first. Then come three steps: prepare on the node; register on the head node, which on delete
+    drains the node, waits for or requeues its jobs, makes it leave and removes its records; then users, share and
+    slurmd on the node.
 
     values, secrets   header values from the cluster's config, by name
     access            access to the tailnet
-    after             resources that come before the check
+    after             resources that come before the scripts
     """
 
     def __init__(
@@ -251,7 +228,9 @@ class ComputeNode(Member):
         after: Sequence[pulumi.Resource] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__("tailrack:cluster:ComputeNode", host.name, None, opts)
+        # The preview shows the partition of a new node's GPUs (cli/preview/effects.py).
+        inputs = {"gpuKind": host.gpu.kind} if host.gpu else {}
+        super().__init__("tailrack:cluster:ComputeNode", host.name, inputs, opts)
         self.host = host
         machine = LOGIN if host.login else MACHINE
         roles, steps = (composition.on_pods(roles), POD) if host.pod else (tuple(roles), machine)
@@ -261,22 +240,21 @@ class ComputeNode(Member):
             if access.for_pods is not None:
                 access = access.for_pods
                 secrets = {**secrets, "tailnet_auth_key": pulumi.Output.secret(access.auth_key)}
-        check_script, join_script, node_script = _scripts(roles, steps)
+        prepare_script, node_script = _scripts(roles, steps)
         services = _services(roles, steps)
         self._roles, self._secrets = roles, secrets
-        scripts = (check_script, join_script, node_script, *([services] if services else []))
+        scripts = (prepare_script, node_script, *([services] if services else []))
         delivered = self._deliver(scripts, values, after)
-        label, limit = "check the machine", CHECK_LIMIT_SECONDS
-        check = self._step("check", check_script, steps.check, values, label, delivered, limit_seconds=limit)
-        self.facts = check.result
-        values |= detected_header(host, self.facts, head.settings, head.cgroups)
+        prepare = self._step(
+            *("prepare", prepare_script, (*steps.check, *steps.join), values, PREPARE_LABEL, delivered),
+            renewed=access.renewed_secrets,
+            limit_seconds=CHECK_LIMIT_SECONDS + TIME_LIMIT_SECONDS,
+        )
+        self.facts = prepare.result
+        values |= detected_header(host, self.facts, head.settings, head.cgroups, values["nfs_exports_path"])
         self.confined = values["node_confined"]
-        label, renewed = "join the tailnet, munge key", access.renewed_secrets
-        join = self._step("join", join_script, steps.join, values, label, [check.resource], renewed=renewed)
-        self.joined = join.result
-        in_tailnet = access.after_join(host.name, self.joined, self, join.resource, host.adopt)
+        in_tailnet = access.after_join(host.name, self.facts, self, prepare.resource, host.adopt)
         self.gpus = detected_gpus(host, self.facts)
-        values |= _joined_header(host, self.facts, self.joined, values["nfs_exports_path"])
         register = self._step(
             "register",
             composition.compose(roles, steps.register),
@@ -324,5 +302,5 @@ class ComputeNode(Member):
             # Nothing waits for this step: if services fail, the node still runs jobs and is measured.
             label, lock = "optional services", "tailrack-services"
             self._step("services", services, steps.services, values, label, [node.resource], lock=lock)
-        address = combine({"": OutputField(self.joined, "tailnet_ip")}, lambda resolved: resolved[""])
+        address = combine({"": OutputField(self.facts, "tailnet_ip")}, lambda resolved: resolved[""])
         self.register_outputs({"tailnet_ip": address})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import pulumi
 
 from components.cluster.compute_node import (
     CHECK_LIMIT_SECONDS,
+    PREPARE_LABEL,
     Member,
     detected_gpus,
     detected_header,
@@ -61,7 +61,7 @@ def _join_limit(settings: ClusterSettings) -> int:
 class HeadNode(Member):
     """The head node of a cluster. It does not depend on any node.
 
-    facts, joined, gpus, fabric, confined   as ComputeNode has them; `path` is `self`
+    facts, gpus, fabric, confined   as ComputeNode has them; `path` is `self`
     link            the values that a node needs of it
     notes           Output[list[str]], notes for people about limits of these machines (warnings.py)
     ready           the resource after which slurmctld and the share are up
@@ -88,59 +88,44 @@ class HeadNode(Member):
         # The state keeps the host key, to recognize the machine (cli/checks). If the stack makes the machine, the key
         # is an Output, and the steps have it.
         key = host.connection.host_key if host.connection else None
-        super().__init__("tailrack:cluster:HeadNode", host.name, {"hostKey": key} if isinstance(key, str) else {}, opts)
+        given = {"hostKey": key} if isinstance(key, str) else {}
+        # The preview compares the release with those of machines.
+        given |= {"slurmRelease": settings.slurm.release} if settings.slurm.release else {}
+        super().__init__("tailrack:cluster:HeadNode", host.name, given, opts)
         self.host = host
         values = {**values, **node_header(host)}
         compute = settings.head.compute
-        check_script = composition.compose(roles, composition.CHECK)
         phases = composition.COMPUTING_HEAD if compute else composition.HEAD
         # Nodes wait for the address of the head node, not for its packages.
-        join_script = composition.compose(roles, composition.JOIN, next_phases=phases)
+        prepare_script = composition.prepare(roles, composition.CHECK, composition.JOIN, next_phases=phases)
         expire = composition.expire_program(roles)
         head_script = composition.compose(roles, phases, leaves=True).with_texts({"head_expire_plan": expire.file})
         self._roles, self._services = roles, composition.compose(roles, composition.SERVICES)
         self._secrets = secrets
         node_scripts = (*scripts_for_nodes(roles, pods=pods), *_optional_scripts(settings))
-        delivered = self._deliver((check_script, join_script, head_script, self._services, *node_scripts), values)
-        check = self._step(
-            "check",
-            check_script,
-            composition.CHECK,
-            values,
-            "check the machine",
-            delivered,
+        delivered = self._deliver((prepare_script, head_script, self._services, *node_scripts), values)
+        prepare = self._step(
+            *("prepare", prepare_script, (*composition.CHECK, *composition.JOIN), values, PREPARE_LABEL, delivered),
             needed=True,
-            limit_seconds=CHECK_LIMIT_SECONDS,
+            renewed=access.renewed_secrets,
+            limit_seconds=CHECK_LIMIT_SECONDS + _join_limit(settings),
         )
-        self.facts = check.result
+        self.facts = prepare.result
         self.gpus = detected_gpus(host, self.facts)
         cgroups = settings.slurm.cgroups
         confined = self.facts["cgroups"] if cgroups is None else pulumi.Output.from_input(cgroups)
         self.confined = confined
-        values |= detected_header(host, self.facts, settings, confined)
-        join = self._step(
-            "join",
-            join_script,
-            composition.JOIN,
-            values,
-            "join the tailnet, munge key",
-            [check.resource],
-            needed=True,
-            renewed=access.renewed_secrets,
-            limit_seconds=_join_limit(settings),
-        )
-        self.joined: pulumi.Output[dict[str, Any]] = join.result
+        values |= detected_header(host, self.facts, settings, confined, values["nfs_exports_path"])
         self.path: Value = "self"
-        files = pulumi.Output.all(address=self.joined["tailnet_ip"], cgroups=confined).apply(
+        files = pulumi.Output.all(address=self.facts["tailnet_ip"], cgroups=confined).apply(
             lambda resolved: dict(controller_files(settings, roles, sites, resolved["address"], resolved["cgroups"]))
         )
         values |= {
-            "head_address": self.joined["tailnet_ip"],
+            "head_address": self.facts["tailnet_ip"],
             "head_kernel_nfs": self.facts["kernel_nfs_server"],
             "head_cgroups": confined,
             "head_computes": compute,
             "head_deep_check": deep_check_text(settings),
-            "node_networks": self.joined["fabric"].apply(json.dumps),
             **output_fields(files, FILES),
         }
 
@@ -153,7 +138,7 @@ class HeadNode(Member):
             phases,
             {**values, "head_expire_values": expire_request},
             "users, NFS server, slurmctld",
-            access.after_join(host.name, self.joined, self, join.resource, host.adopt),
+            access.after_join(host.name, self.facts, self, prepare.resource, host.adopt),
             needed=True,
             limit_seconds=limit_with_jobs(settings),
         )
@@ -164,7 +149,7 @@ class HeadNode(Member):
         version = self.facts["slurm_version"]
         self.link = HeadLink(
             machine=host,
-            address=self.joined["tailnet_ip"],
+            address=self.facts["tailnet_ip"],
             slurm_version=version,
             slurm_oldest=version.apply(oldest_reached),
             cgroups=confined,
@@ -179,7 +164,7 @@ class HeadNode(Member):
             open_ports=self.facts["open_ports"],
             user_limits=head.result["user_limits"],
             left_groups=head.result["left_groups"],
-            joined=self.joined,
+            joined=self.facts,
         ).apply(lambda resolved: warnings_about(settings, restored=_restored(resolved.pop("joined")), **resolved))
         self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})
 

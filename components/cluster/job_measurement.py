@@ -51,7 +51,7 @@ class JobMeasurement(pulumi.ComponentResource):
         validation = link.settings.validation
         nodes = {node.host.name: node for node in members if node.host.name in job.nodes}
         sites = {name: node.host.site for name, node in nodes.items()}
-        addresses = as_dict({name: OutputField(node.joined, "tailnet_ip") for name, node in nodes.items()})
+        addresses = as_dict({name: OutputField(node.facts, "tailnet_ip") for name, node in nodes.items()})
         gpus = as_dict({name: node.gpus for name, node in nodes.items()})
         member_nodes = as_output({"sites": sites, "addresses": addresses, "gpus": gpus}, nodes_of)
         conditions = as_dict({"cgroups": link.cgroups, **measured_settings(link.settings.slurm.settings)})

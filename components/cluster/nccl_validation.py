@@ -107,7 +107,7 @@ class NcclValidation(pulumi.ComponentResource):
         members = {name: self._members[name] for name in scope.nodes}
         sites = self._with_peer(scope, "site", {name: node.host.site for name, node in members.items()})
         addresses = self._with_peer(
-            scope, "address", {name: OutputField(node.joined, "tailnet_ip") for name, node in members.items()}
+            scope, "address", {name: OutputField(node.facts, "tailnet_ip") for name, node in members.items()}
         )
         gpus = self._with_peer(scope, "gpus", {name: node.gpus for name, node in members.items()})
         mpi = as_dict({name: OutputField(node.facts, "mpi") for name, node in members.items()})

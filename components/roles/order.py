@@ -92,7 +92,7 @@ def restore(settings: ClusterSettings) -> Role | None:
 
 def munge(settings: ClusterSettings) -> Role:
     """munge signs every message of Slurm with one key of the cluster (components/cluster/secrets.py makes it)."""
-    # The key is a secret value of the join step; the package is installed after the key.
+    # The key is a secret value of `prepare`; the package is installed after the key.
     release = File("/usr/local/sbin/tailrack-munge-release", launcher("munge-release"), mode="0755")
     answers = tuple(File(f"{ANSWERS}/{name}", launcher(name), mode="0755") for name in ("munge-next", "munge-switch"))
     return Role(

@@ -265,6 +265,16 @@ def single(home: str) -> Script:
     return Script({name: (("python", home, name),) for name in found}, phases=reads)
 
 
+def prepare(roles: Sequence[Role], check: Sequence[str], join: Sequence[str], **more: Sequence[str]) -> Script:
+    """Return the script that checks a machine and then lets it join. `more`: see `compose`, for the join."""
+    checks = compose(roles, check)
+    work = compose(roles, join, ahead=more.get("ahead", ()), next_phases=more.get("next_phases", ()))
+    # A machine that has joined needs no other auth key.
+    lasting = sorted(work.reads - {"tailnet_auth_key"})
+    up = (*checks.calls["up"], ("join", lasting, *work.calls["up"]))
+    return Script({"up": up}, checks.reads | work.reads, {**checks.texts, **work.texts})
+
+
 @cache
 def _function(folder: str, modules: tuple[str, ...], name: str) -> Callable[..., None] | None:
     """Return a function that a role's modules define; None if they only import it, or lack it."""

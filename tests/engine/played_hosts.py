@@ -102,11 +102,9 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
         return {**told, "nodes": nodes[0].split(",") if nodes else [], "node_states": "", "facts": {}}
     node = name.rpartition("-")[0]
     answers: dict[str, dict[str, Any]] = {
-        "check": {
+        "prepare": {
             **{"cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "open_ports": [], "cgroups": True},
             **{"slurm_version": "24.11.5-4", "mpi": "5-pmix5", **promised_gpus(stdin)},
-        },
-        "join": {
             **{"tailnet_ip": tailnet_address(node), "tailscale_version": "1.102.5", "sshd_port": 22},
             **{"firewall": "", "host_key": host_key, "path": "direct", "fabric": {"interfaces": [], "rdma": []}},
         },

@@ -64,7 +64,7 @@ key = step("key", pulumi.Output.secret(request(KEY="{value}-nobody-may-see")))
     assert deployment.preview().ok
     said = {event.name: changed_lines(event.before, event.after) for event in events if event.kind == "start"}
     assert said["plain"] == ["# setting", "- one", "+ two"]
-    assert said["key"] == ["# a secret or the connection changes"]
+    assert said["key"] == ["# a value beside a secret, or the connection, changes"]
     assert "nobody-may-see" not in repr([(event.before, event.after) for event in events])
 
 

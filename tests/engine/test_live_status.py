@@ -12,17 +12,17 @@ from cli.run_events import Made
 from components.steps.label import StepLabel
 from tests.engine.ssh_host import SshHost
 
-URN = "urn:pulumi:dev::tailrack::command:remote:Command::head-check"
+URN = "urn:pulumi:dev::tailrack::command:remote:Command::head-prepare"
 
 
 def made(host: SshHost, machine: str = "head") -> Made:
     way = {"host": "127.0.0.1", "port": host.port, "user": "root", "privateKey": host.private_key}
     way |= {"hostKey": host.host_key, "dialErrorLimit": 1, "perDialTimeout": 5}
-    return Made(URN, StepLabel(f"{machine}-check", machine, "x").on("true"), connection=way)
+    return Made(URN, StepLabel(f"{machine}-prepare", machine, "x").on("true"), connection=way)
 
 
 def test_the_head_node_is_asked_by_the_way_of_its_own_steps(host: SshHost) -> None:
-    node = Made("urn:x", StepLabel("a1-check", "a1", "x").on("true"), connection={"host": "192.0.2.1"})
+    node = Made("urn:x", StepLabel("a1-prepare", "a1", "x").on("true"), connection={"host": "192.0.2.1"})
     assert over_ssh([node, made(host)], "head", "echo now") == "now"
     assert [asked.command for asked in host.take()] == ["echo now"]
 

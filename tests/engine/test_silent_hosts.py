@@ -82,7 +82,7 @@ def test_a_silent_host_among_many_is_named_and_the_others_are_done(tmp_path: Pat
     order = [name for name, _, _ in played.asked]
     assert {name for name in order if name.endswith("-node")} == {f"{node}-node" for node in nodes}
     # The others were at their last step before anybody had an answer of the silent one, and are not run again.
-    first = order.index("gamma1-check")
+    first = order.index("gamma1-prepare")
     assert {f"{node}-node" for node in nodes - {"gamma1"}} <= set(order[:first])
     assert len(order) == len(set(order))
 

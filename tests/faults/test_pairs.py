@@ -42,11 +42,11 @@ def test_nodes_that_are_too_old_and_too_new_are_refused_with_the_release_that_wo
     of_trixie: ClusterUnderTest,
 ) -> None:
     said = {failure.urn.rpartition("::")[2]: " ".join(failure.message.split()) for failure in of_trixie.up().failures}
-    assert said.keys() == {"old-check", "new-check"}
-    assert "Slurm 22.05 is too old: dynamic nodes need 23.11 or newer" in said["old-check"]
-    assert f"set tailrack:slurm.release: {RELEASE}" in said["old-check"]
-    assert "Slurm 26.05 is newer than the controller's 24.11" in said["new-check"]
-    assert "set tailrack:slurm.release: 26.05." in said["new-check"]
+    assert said.keys() == {"old-prepare", "new-prepare"}
+    assert "Slurm 22.05 is too old: dynamic nodes need 23.11 or newer" in said["old-prepare"]
+    assert f"set tailrack:slurm.release: {RELEASE}" in said["old-prepare"]
+    assert "Slurm 26.05 is newer than the controller's 24.11" in said["new-prepare"]
+    assert "set tailrack:slurm.release: 26.05." in said["new-prepare"]
     for node in ("old", "new"):
         assert of_trixie.attempt(node, "command -v slurmd munged").stdout == ""
 
@@ -86,7 +86,7 @@ def of_forky(make_cluster: Make) -> ClusterUnderTest:
 @pytest.mark.timeout(1800)  # where no image of another distribution was made before
 def test_a_head_node_with_an_incompatible_srun_rejects_an_older_node(of_forky: ClusterUnderTest) -> None:
     (failure,) = of_forky.up().failures
-    assert failure.urn.endswith("::n1-check")
+    assert failure.urn.endswith("::n1-prepare")
     said = " ".join(failure.message.split())
     assert "Slurm 24.11 is older than the controller's 26.05, whose srun reaches only nodes of its own release" in said
     assert "set tailrack:slurm.release: 26.05." in said

@@ -57,6 +57,6 @@ def test_between_two_sites_without_a_route_the_data_goes_through_the_relay(clust
 def test_without_the_option_the_node_is_no_relay_any_more(cluster: ClusterUnderTest) -> None:
     del cluster.config["tailrack:tailnet"]["relay"]
     cluster.up_ok()
-    assert cluster.touched() == {"head-join", "head-head"}
+    assert cluster.touched() == {"head-prepare", "head-head"}
     assert f":{PORT} " not in cluster.run("head", "ss -Hlnu")
     eventually(lambda: "via DERP(" in ping(cluster), 90, "a1 reaches b1 by the control server's relay again")

@@ -124,7 +124,7 @@ def test_a_node_that_joins_touches_itself_and_its_place_on_the_head_and_jobs_go_
     controller = controller_process(cluster)
     cluster.config["tailrack:sites"][1]["pools"][0]["count"] = 2
     cluster.up_ok()
-    own = {"b2-container", "b2-scripts", "b2-check", "b2-join", "b2-register", "b2-node"}
+    own = {"b2-container", "b2-scripts", "b2-prepare", "b2-register", "b2-node"}
     # The site now has two nodes to measure between. The head node's own steps know no node.
     assert cluster.touched() == own | {"validate-cloud-b", "validate-cross-site"}
     assert "SwitchName=cloud-b Nodes=b1,b2" in cluster.run("head", "cat /etc/slurm/topology.conf")
@@ -173,7 +173,7 @@ def test_a_repair_text_runs_the_steps_of_a_node_again_and_jobs_go_on(
     cluster.run("a1", "systemctl disable --now munge")
     cluster.config["tailrack:cluster"]["repair"] = {"a1": "munge was off"}
     cluster.up_ok()
-    assert cluster.touched() == {"a1-scripts", "a1-check", "a1-join", "a1-register", "a1-node"}
+    assert cluster.touched() == {"a1-scripts", "a1-prepare", "a1-register", "a1-node"}
     assert cluster.run("a1", "systemctl is-active munge; systemctl is-enabled munge").split() == ["active", "enabled"]
     assert goes_on(cluster, long_job)
     cluster.up_ok()
@@ -245,7 +245,8 @@ def test_a_config_put_right_repairs_the_stack(cluster: ClusterUnderTest, long_jo
 def test_a_new_user_is_on_every_node_and_has_a_home(cluster: ClusterUnderTest, long_job: dict[str, str]) -> None:
     cluster.config["tailrack:users"].append({"name": "carol", "uid": 6003})
     cluster.up_ok()
-    looks = {"head-check", "a1-check", "b1-check", "b2-check"}  # whether the uid is free, before anything is changed
+    # Whether the uid is free, before anything is changed.
+    looks = {f"{node}-prepare" for node in ("head", "a1", "b1", "b2")}
     # The head node's services give the user an account.
     assert cluster.touched() == looks | {"head-head", "head-services", "a1-node", "b1-node", "b2-node"}
     for node in ("head", "a1", "b1", "b2"):
@@ -280,7 +281,7 @@ def test_a_new_munge_key_reaches_every_node_in_one_up(cluster: ClusterUnderTest,
     old = key_digests(cluster, nodes)
     cluster.config["tailrack:cluster"]["munge_generation"] = "2"
     cluster.up_ok()
-    assert cluster.touched() == {"munge-key", "head-services", *(f"{node}-join" for node in nodes)}
+    assert cluster.touched() == {"munge-key", "head-services", *(f"{node}-prepare" for node in nodes)}
     new = key_digests(cluster, nodes)
     assert len(old) == len(new) == 1
     assert old != new
@@ -301,7 +302,7 @@ def test_a_node_that_leaves_is_forgotten_and_its_jobs_are_not(
 
     cluster.config["tailrack:sites"][1]["pools"][0]["count"] = 1
     summary = cluster.up_ok()
-    own = {"b2-container", "b2-scripts", "b2-check", "b2-join", "b2-register", "b2-node"}
+    own = {"b2-container", "b2-scripts", "b2-prepare", "b2-register", "b2-node"}
     assert cluster.touched() == own | {"validate-cloud-b", "validate-cross-site"}
     assert set(nodes_by_state(cluster)) == {"head", "a1", "b1"}
     assert "b2" not in cluster.run("head", "cat /etc/slurm/topology.conf")

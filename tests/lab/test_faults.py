@@ -205,7 +205,7 @@ def test_ctrl_c_while_containers_are_made_ends_the_run_and_says_how_to_go_on(
     assert "Traceback" not in run.output
 
 
-@pytest.mark.parametrize("step", ["join", pytest.param("head", marks=pytest.mark.proof)])
+@pytest.mark.parametrize("step", ["prepare", pytest.param("head", marks=pytest.mark.proof)])
 def test_a_run_is_killed_while_the_head_node_is_set_up_and_the_step_there_too(
     cluster: ClusterUnderTest, started: Callable[[], Run], step: str
 ) -> None:
@@ -354,7 +354,7 @@ def test_a_full_disk_is_named_and_up_repairs_it_when_there_is_room(running: Clus
     running.config["tailrack:users"].append({"name": "alan", "uid": 6003})
     running.run("a1", f"mount -t tmpfs -o size=64k,mode=755 tmpfs {LOGS} && ! cat /dev/zero >{LOGS}/filled")
     summary = running.up()
-    assert failed(running) == {"a1-node"} or "a1-check" in failed(running)
+    assert failed(running) == {"a1-node"} or "a1-prepare" in failed(running)
     assert "tailrack: a1:" in said(summary)
     assert f"{LOGS}: No space left on device" in said(summary)
     assert f"next: make room in {LOGS} on a1" in said(summary)

@@ -44,7 +44,7 @@ def up_with(cluster: ClusterUnderTest, host: dict[str, Any]) -> Summary:
 def refusal(cluster: ClusterUnderTest, host: dict[str, Any]) -> str:
     """What the gate says of a host that it refuses; nothing else may fail, and no later step may run."""
     (failure,) = up_with(cluster, host).failures
-    assert failure.urn.endswith(f"::{host['name']}-check")
+    assert failure.urn.endswith(f"::{host['name']}-prepare")
     return failure.message
 
 
@@ -63,7 +63,7 @@ def test_a_new_cloud_machine_is_waited_for_and_a_broken_source_on_it_is_passed_o
     cluster.run("c1", "echo 'deb file:/nonexistent stable main' >/etc/apt/sources.list.d/vendor.list")
     assert cluster.attempt("c1", "cloud-init status").stdout.strip() == "status: running"
     succeeded(cluster, host)
-    log = cluster.run("c1", "cat /var/log/tailrack/c1-check.log")
+    log = cluster.run("c1", "cat /var/log/tailrack/c1-prepare.log")
     assert "waiting for cloud-init, at most" in log
     assert "'file:/nonexistent stable Release' does not have a Release file" in log
     assert "continuing with the others" in log
@@ -72,7 +72,7 @@ def test_a_new_cloud_machine_is_waited_for_and_a_broken_source_on_it_is_passed_o
 
 def test_a_lock_of_apt_is_waited_for_and_its_holder_is_named(cluster: ClusterUnderTest) -> None:
     # The profile's program for daily updates; it ends when the step says that it waits for it.
-    log = "/var/log/tailrack/c1-join.log"
+    log = "/var/log/tailrack/c1-prepare.log"
     seen = f"until grep -qs waiting {log}; do sleep 0.2; done; systemctl stop updates"
     cluster.run("c1", f"apt-get -y -q remove jq; rm {log}")
     cluster.run("c1", "systemd-run --collect --unit=updates hold-apt 300")
@@ -170,4 +170,4 @@ def test_its_own_exports_stay(cluster: ClusterUnderTest) -> None:
 
 def test_a_machine_that_is_ours_is_not_refused_once_more(cluster: ClusterUnderTest, server: dict[str, Any]) -> None:
     succeeded(cluster, server)
-    assert cluster.touched() == {"s1-check"}
+    assert cluster.touched() == {"s1-prepare"}

@@ -161,7 +161,7 @@ def test_a_name_that_another_pool_has_is_refused_by_the_head_node_before_a_machi
         summary = third.up()
         (failure,) = summary.failures
         assert "the cluster already has a node x1, in the pool organization.tailrack.other" in failure.message
-        assert not [event for event in third.events if event.name == "x1-check" and event.kind == "done"]
+        assert not [event for event in third.events if event.name == "x1-prepare" and event.kind == "done"]
     finally:
         cluster.run("head", f"rm -r /var/lib/tailrack/slurm/pools/{owner}")
         third.remove()

@@ -57,7 +57,7 @@ def test_the_munge_key_is_changed_under_load_and_no_job_is_lost(cluster: Cluster
     before = cluster.run("head", "sha256sum /etc/munge/munge.key")
     cluster.config["tailrack:cluster"]["munge_generation"] = "under load"
     cluster.up_ok()
-    assert cluster.touched() == {"munge-key", "head-services", *(f"{node}-join" for node in NODES)}
+    assert cluster.touched() == {"munge-key", "head-services", *(f"{node}-prepare" for node in NODES)}
     after = {cluster.run(node, "sha256sum /etc/munge/munge.key; ls /etc/munge") for node in NODES}
     assert len(after) == 1
     assert before not in after.pop()
@@ -96,7 +96,7 @@ def test_a_node_that_cannot_be_reached_is_named_and_mended_by_the_next_up(cluste
         cluster.run("b1", "systemctl start ssh")
     cluster.up_ok()
     # The key before is deleted from the state now that nothing fails; no other one is made.
-    assert cluster.touched() - {"munge-key"} == {"b1-join", "head-services"}
+    assert cluster.touched() - {"munge-key"} == {"b1-prepare", "head-services"}
     eventually(lambda: cluster.attempt("head", "scontrol show node b1 | grep -q State=IDLE").returncode == 0, 60, "b1")
     assert cluster.run_as("ada", "head", "srun -w b1 --immediate=30 hostname", limit=90) == "b1\n"
 

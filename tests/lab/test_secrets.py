@@ -17,8 +17,8 @@ from tests.lab.leaks import NODES, Processes, Story, driver, files_of, leaks, lo
 
 def test_a_wrong_auth_key_is_refused_with_the_hosts_name_and_the_remedy(story: Story) -> None:
     (failure,) = story.refused.failures
-    assert failure.urn.endswith("::head-join")
-    assert "tailrack: head: step head-join failed: the tailnet did not accept this machine" in failure.message
+    assert failure.urn.endswith("::head-prepare")
+    assert "tailrack: head: step head-prepare failed: the tailnet did not accept this machine" in failure.message
     assert "next: make a new auth key for the tag tag:cluster" in failure.message
 
 
@@ -90,7 +90,7 @@ def test_no_secret_is_in_the_failure_of_the_step_that_writes_the_munge_key(story
     summary = cluster.up()
     cluster.run("a1", "umount /etc/munge")
     (failure,) = summary.failures
-    assert "tailrack: a1: step a1-join failed: cannot write /etc/munge/munge.key" in failure.message
+    assert "tailrack: a1: step a1-prepare failed: cannot write /etc/munge/munge.key" in failure.message
     story.found["events of a failed up"] = told(cluster, summary)
     assert story.leaks() == []
 
@@ -101,8 +101,8 @@ def test_no_secret_is_in_the_failure_of_a_change_of_the_munge_key(story: Story) 
     cluster.run("a1", FULL)
     cluster.config["tailrack:cluster"]["munge_generation"] = "2"
     summary = cluster.up()
-    services, join = sorted((failure.message for failure in summary.failures), key=lambda text: "a1-join" in text)
-    assert "tailrack: a1: step a1-join failed: cannot write /etc/munge/munge.key" in join
+    services, join = sorted((failure.message for failure in summary.failures), key=lambda text: "a1-prepare" in text)
+    assert "tailrack: a1: step a1-prepare failed: cannot write /etc/munge/munge.key" in join
     assert "the munge key was changed, and a1 did not get it" in services
     story.secret["the new munge key"] = cluster.run("head", "cat /etc/munge/munge.key")
     assert story.secret["the new munge key"] != story.secret["the munge key"]

@@ -84,9 +84,7 @@ def test_a_machine_in_a_tailnet_of_its_own_is_refused_and_nothing_on_it_is_chang
     before = preferences(cluster, "d1"), cluster.run("d1", "dpkg-query -W; ls -R /etc")
     hosts(cluster).append(desktop)
     (failure,) = cluster.up().failures
-    assert (
-        "d1: step d1-check failed: this machine is in a tailnet already, as d1-desktop.other.ts.net" in failure.message
-    )
+    assert "d1: step d1-prepare failed: this machine is in a tailnet already, as d1-desktop.oth" in failure.message
     assert (
         "next: run 'tailscale logout' on d1; or, if that is the cluster's tailnet, set adopt: true" in failure.message
     )
@@ -136,7 +134,7 @@ def test_a_name_that_is_taken_in_the_tailnet_is_refused_and_not_kept_under_anoth
     hosts(cluster).append(own_machine(cluster.lab, "n2"))
     (failure,) = cluster.up().failures
     assert (
-        "n2: step n2-join failed: the name n2 is taken in the tailnet; this machine got the name n2-1"
+        "n2: step n2-prepare failed: the name n2 is taken in the tailnet; this machine got the name n2-1"
         in failure.message
     )
     eventually(lambda: "n2-1.lab.ts.net." not in peers(cluster), 60, "n2-1 is out of the tailnet")

@@ -17,9 +17,9 @@ Calls = Mapping[str, Iterable[Any]]
 
 
 def inner_calls(calls: Calls) -> Iterator[Any]:
-    """Every call of a plan, those of checks included."""
+    """Every call of a plan, those of checks and of a join included."""
     for call in (call for action in calls.values() for call in action):
-        yield from call[1:] if call[0] == "checks" else [call]
+        yield from call[1:] if call[0] == "checks" else call[2:] if call[0] == "join" else [call]
 
 
 def called(calls: Calls, action: str = "up") -> list[str]:

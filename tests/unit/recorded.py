@@ -20,7 +20,7 @@ from stacks.cluster import cluster_stack
 from stacks.config import StackConfig
 from stacks.read_outputs import FUNCTION as READ_OUTPUTS
 from tests.unit.configs import FIRST_KEY, HOST_KEY, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
-from tests.unit.phases import called
+from tests.unit.phases import called, inner_calls
 
 _TABLE = (Path(__file__).parents[1] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")
 
@@ -50,9 +50,9 @@ AUTHORITY, LEAVE_KEY = public_key("authority"), public_key("leave")
 AUTHORITIES = f"# 1790000000\n{AUTHORITY}\n# leave {LEAVE_KEY}"
 
 
-def promised_gpus(stdin: str) -> dict[str, Any]:
+def promised_gpus(stdin: object) -> dict[str, Any]:
     """What a check answers of a machine that has the GPUs that its values promise."""
-    values = read_request(stdin) or {}
+    values = read_request(rpc.unwrap_rpc_secret(stdin) if rpc.is_rpc_secret(stdin) else stdin) or {}
     kind, number = values.get("node_gpu_kind", ""), int(values.get("node_gpu_count") or 0)
     return {
         "gpus": number, "gpu_kind": kind, "gpu_devices": list(range(number)),
@@ -158,8 +158,7 @@ class Recorded:
 
     def packages(self, name: str, word: str = "packages") -> list[list[str]]:
         """The packages that a step installs, by call."""
-        calls = json.loads(self.plan_text(name))["calls"]["up"]
-        return [call[1:] for call in calls if call[0] == word]
+        return [call[1:] for call in inner_calls({"up": self.plan(name)["calls"]["up"]}) if call[0] == word]
 
     def request(self, name: str) -> Mapping[str, Any]:
         """The request of a step."""
@@ -254,11 +253,9 @@ class _Recorder(mocks.Mocks):
         answer: dict[str, dict[str, Any]] = {
             "networks": {"private_key": LAB_PRIVATE_KEY, "control_url": "http://control.lab:8080"},
             "container": {"address": f"10.99.0.{len(node)}", "port": 22, "user": "admin", "host_key": HOST_KEY},
-            "check": {
+            "prepare": {
                 "cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "open_ports": [], "cgroups": False,
-                "slurm_version": "24.11.5-4", "mpi": "5-pmix5", **promised_gpus(str(inputs.get("stdin"))),
-            },
-            "join": {
+                "slurm_version": "24.11.5-4", "mpi": "5-pmix5", **promised_gpus(inputs.get("stdin")),
                 "tailnet_ip": tailnet_address(node), "firewall": "", "tailscale_version": "1.102.5", "sshd_port": 22,
                 "restored_made": 1795496700, "restored_age": 93660,
                 "host_key": HOST_KEY, "fabric": {"interfaces": [], "rdma": []},

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from components.node import files, minute, packages, systemd
 from components.node.declared import Record
 from components.node.failure import Failure
 from components.node.log import note
-from components.node.step.step import Step
+from components.node.step.step import STATE_DIR, Step
 from components.node.step.values import arguments
 
 # A call: `["python", MODULE, FUNCTION]`, `["files", [PATH, MODE, OWNER, TEXT, NEEDS]...]`, `["checks", CALL...]`,
-# `["owner", STEP, OWNER, ITEMS]` before those of a role (declared.py), `["tasks", KEY, ROWS]`, `["end_tasks"]`, or one
-# of the calls of packages with their names.
+# `["join", NAMES, CALL...]`, `["owner", STEP, OWNER, ITEMS]` before those of a role (declared.py),
+# `["tasks", KEY, ROWS]`, `["end_tasks"]`, or one of the calls of packages with their names.
 Call = Sequence[Any]
+# A digest of the last complete join's program, calls and values, and its answer.
+JOINED = f"{STATE_DIR}/joined"
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,8 @@ class Work:
             self.step.record.begin(words[1])
         elif kind == "checks":
             self._checks(words)
+        elif kind == "join":
+            self._join(*words)
         elif kind == "tasks":
             minute.write_tasks(*words)
         elif kind == "end_tasks":
@@ -157,6 +163,32 @@ class Work:
             raise Failure(_also(problem.reason for problem in told), _also(problem.remedy for problem in told))
         if problems:
             raise problems[0]
+
+    def _join(self, names: Sequence[str], *calls: Call) -> None:
+        """Run the calls, unless they have run with the same values and the machine is in the tailnet.
+
+        Jobs may run here: then only the last answer is reported.
+        """
+        values = {name: self.values[name] for name in names}
+        inputs = json.dumps([str(Path(__file__).parents[3]), self.step.repair, calls, values], sort_keys=True)
+        digest = hashlib.sha256(inputs.encode()).hexdigest()
+        last, _, answer = (files.read(JOINED) or "").partition("\n")
+        if last == digest and importlib.import_module("components.roles.tailnet.tailscale").is_running():
+            note("nothing of the join has changed")
+            self.step.results |= json.loads(answer)
+            return
+        files.remove(JOINED)
+        before = {**self.step.results}
+        for call in calls:
+            self._call(call)
+        joined = {name: value for name, value in self.step.results.items() if name not in before}
+
+        def remember() -> None:
+            # After a power cut the file is there only if everything else is.
+            files.sync()
+            files.write(JOINED, f"{digest}\n{json.dumps(joined)}", 0o600)
+
+        self.step.later.append(remember)
 
 
 def _also(texts: Iterator[str]) -> str:

@@ -34,7 +34,7 @@ class FirewallValues(HeldPorts):
     """The ports of the cluster.
 
     firewall_ports, firewall_udp_ports   ports and ranges of the cluster's daemons, separated by commas
-    node_open_ports                      those that other programs use here (a fact of the check step)
+    node_open_ports                      those that other programs use here (a fact of `prepare`)
     node_relay_port                      UDP port if this machine is the tailnet's relay; empty otherwise
     """
 

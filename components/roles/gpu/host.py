@@ -200,7 +200,7 @@ def _require_fabric_manager(machine: _Machine) -> None:
 def compute(step: Step, node_gpu_count: int, gpu_roce_apply: bool) -> None:
     """Set up what the node has.
 
-    node_gpu_count   from the check step; 0 without GPUs
+    node_gpu_count   from `prepare`; 0 without GPUs
     gpu_roce_apply   whether to set up RoCE ports (fabric.roce.apply)
     """
     if gpu_roce_apply:

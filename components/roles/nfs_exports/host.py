@@ -203,7 +203,7 @@ def register(step: Step, node_name: str, node_export: str, nfs_exports_path: str
     """Export the share to the node.
 
     node_export       the line of its export (foreign.py)
-    head_kernel_nfs   whether the kernel serves the share (a fact of the check step)
+    head_kernel_nfs   whether the kernel serves the share (a fact of `prepare`)
     """
     step.take_lock()
     files.write(export_file(node_name), node_export)

@@ -42,7 +42,7 @@ from components.roles.slurm.folders import (
     was_controller,
 )
 from components.roles.slurm.nodes import NodeFiles, node_folder, write_node
-from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_SLURM_CONF
+from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_GRES_CONF, OWN_SLURM_CONF
 from components.roles.slurm.versions import ADVISED, NEEDED, is_older, one_release_remedy, release_of, upstream_of
 from components.slurm_commands import slurm
 
@@ -208,10 +208,10 @@ def pod_check(step: Step) -> None:
     check(step, "")
 
 
-def join(step: Step, node_gres_conf: str, node_slurm_keys: str, node_cgroup_keys: str) -> None:
+def machine(step: Step, node_gres_conf: str, node_slurm_keys: str, node_cgroup_keys: str) -> None:
     """Write the files."""
     texts = {
-        "/etc/tailrack/gres.conf": node_gres_conf,
+        OWN_GRES_CONF: node_gres_conf,
         OWN_SLURM_CONF: node_slurm_keys,
         OWN_CGROUP_CONF: node_cgroup_keys,
     }

@@ -1,7 +1,7 @@
 """The keys of slurm.conf and cgroup.conf in which machines may differ. A machine's profile decides them. Pure.
 
 slurmctld serves one slurm.conf to all machines, but not a file that slurm.conf includes by its path: every machine
-reads its own (src/common/parse_config.c), which it writes in its join (host.py). slurm.conf includes it if machines
+reads its own (src/common/parse_config.c), which its last step writes (host.py). slurm.conf includes it if machines
 differ (profiles.py).
 
 Only slurmd, slurmstepd and their plugins act on these keys (24.11 to 25.11). Keys that slurmctld or srun act on, such

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 # The machine's own files.
 OWN_SLURM_CONF, OWN_CGROUP_CONF = "/etc/tailrack/slurm.conf", "/etc/tailrack/cgroup.conf"
+OWN_GRES_CONF = "/etc/tailrack/gres.conf"
 # A comment in slurm.conf.
 NOT_CONFINED = "# Nothing confines a job here. End one that uses more memory than it was given, once Slurm notices."
 # The keys of slurm.conf, in lower case.

@@ -61,7 +61,7 @@ def role(settings: ClusterSettings) -> Role:
             *("firewall", "munge", "names", "nfs_exports", "gpu", "pod", "pod_staging"),
             *("slurm_release", "enroot_pyxis", "health"),
         ),
-        on_pods=("check_node", "join", "register"),
+        on_pods=("check_node", "machine", "register"),
         values={
             "job_limit_seconds": settings.slurm.job_limit_seconds,
             "save_seconds": settings.slurm.save_seconds or 0,

@@ -34,7 +34,7 @@ from components.roles.slurm.node_state import (
     set_live_features,
     wait_for_place,
 )
-from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_SLURM_CONF
+from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_GRES_CONF, OWN_SLURM_CONF
 from components.roles.slurm_release.reservations import end_turn, unreserve_node
 from components.slurm_commands import slurm
 from components.slurm_commands.nodes import UNCONFINED, Node
@@ -125,7 +125,8 @@ def compute(step: Step, values: ComputeValues) -> None:
     set_foreign_slurm_aside()
     unit_changed = _install_units(step.host, values)
     # slurmctld reconfigures slurmd if slurm.conf begins to include this machine's own file, not if that file changes.
-    own_keys = "\n".join([*files.lines(OWN_SLURM_CONF), *files.lines(OWN_CGROUP_CONF)])
+    gpus = files.lines(OWN_GRES_CONF)[1:]
+    own_keys = "\n".join([*files.lines(OWN_SLURM_CONF), *files.lines(OWN_CGROUP_CONF), *gpus])
     keys_changed = files.read(_KEYS_IN_USE) not in (None, f"{own_keys}\n")
     node = slurm.node(step.host) if systemd.is_active("slurmd") else None
     if values.is_placeholder and (node is None or "POWERING_UP" in node.flags):

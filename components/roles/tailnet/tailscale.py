@@ -23,6 +23,11 @@ def is_installed() -> bool:
     return exists("tailscale")
 
 
+def is_running() -> bool:
+    """Return whether this machine is in a tailnet."""
+    return Tailscale().state == "Running"
+
+
 def version() -> str:
     """Return the program's version."""
     return attempt("tailscale", "version").output.partition("\n")[0].strip()

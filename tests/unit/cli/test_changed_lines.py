@@ -59,7 +59,7 @@ def test_a_new_user_is_one_line_on_every_machine_and_no_secret_is_among_them(bui
         (stdin(A="1"), {"stdin": UNKNOWN}, ["# with values that are unknown until earlier steps have run"]),
         (stdin(A="1"), {"stdin": "[secret]"}, ["# its input becomes, or was, a secret"]),
         ({"stdin": "[secret]"}, {"stdin": UNKNOWN}, ["# with a new secret"]),
-        ({"stdin": "[secret]"}, {"stdin": "[secret]"}, ["# a secret or the connection changes"]),
+        ({"stdin": "[secret]"}, {"stdin": "[secret]"}, ["# a value beside a secret, or the connection, changes"]),
         ({"connection": "[secret]"}, {"connection": {"host": "h"}}, ["# its connection changes"]),
         ({"triggers": [1]}, {"triggers": [2]}, ["# its triggers change"]),
         ({"triggers": [1]}, {"triggers": [2], "update": "x"}, ["# the measurement changes", "# its update changes"]),

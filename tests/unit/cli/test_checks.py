@@ -13,7 +13,7 @@ import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
 from cli import commands, open_stack
-from cli.checks import GROUP, LONGEST_SECONDS, RULES, Checks, head_replaced
+from cli.checks import GROUP, HEAD, LONGEST_SECONDS, RULES, Checks, head_replaced
 from cli.checks import KEY as AUTH_KEY_TYPE
 from cli.run_events import HIDDEN, Event, Summary
 from cli.stack_config.written_config import WrittenConfig
@@ -202,11 +202,11 @@ def releasing(wanted: str, head: str, *nodes: str, was: str = "") -> list[tuple[
     def has(version: str) -> str:
         return json.dumps({"slurm_version": version})
 
-    before, after = (request(head_computes="false", slurm_release=each) for each in (was, wanted))
+    before, after = ({"slurmRelease": each} if each else {} for each in (was, wanted))
     unknown = {"stdin": UNKNOWN}
     return found(
-        event("update", COMMAND, f"{HEADS[0]}-check", before, after),
-        event("update", COMMAND, f"{HEADS[0]}-head", before, unknown, said=has(head)),
+        event("update", HEAD, HEADS[0], before, after),
+        event("update", COMMAND, f"{HEADS[0]}-head", {}, unknown, said=has(head)),
         *(event("update", COMMAND, f"n{at}-node", {}, unknown, said=has(each)) for at, each in enumerate(nodes)),
     )
 
@@ -247,7 +247,7 @@ def test_a_release_that_may_not_follow_is_found(wanted: str, had: list[str], par
 
 def test_no_name_allows_an_impossible_change_and_an_invalid_answer_finds_nothing() -> None:
     checks = Checks(["slurm-release"])
-    checks.on_event(event("update", COMMAND, f"{HEADS[0]}-check", {}, request(slurm_release="24.05.1")))
+    checks.on_event(event("update", HEAD, HEADS[0], {}, {"slurmRelease": "24.05.1"}))
     for said in ("", "null", "[]", '{"slurm_version": 7}', '{"slurm_version": "99.11.1"}', HIDDEN):
         checks.on_event(event("update", COMMAND, f"{HEADS[0]}-head", said=said))
     assert checks.refused == []
@@ -256,9 +256,9 @@ def test_no_name_allows_an_impossible_change_and_an_invalid_answer_finds_nothing
     assert "tailrack:allow" not in next(checks.lines())
 
 
-def test_the_head_nodes_look_is_sent_the_release_in_a_preview_already(build: Build) -> None:
+def test_the_head_node_shows_the_release_in_a_preview_already(build: Build) -> None:
     stack = build({**LAB, "slurm": {"release": "25.11.7", "release_sha256": "a" * 64}})
-    assert stack.header(f"{HEADS[0]}-check")["slurm_release"] == "25.11.7"
+    assert [one.inputs["slurmRelease"] for one in stack.resources if one.type == HEAD] == ["25.11.7"]
 
 
 def checked(*allowed: str) -> Checks:
@@ -284,7 +284,7 @@ def test_a_preview_shows_findings_first_and_fails_if_no_request_allows_them(
     def deployment(_arguments: Any, progress: Any, _found: Any, keep: Any) -> Any:
         def preview(*_: object) -> Summary:
             for one in (
-                event("update", COMMAND, "door-check", {"create": "a"}, {"create": "b"}),
+                event("update", COMMAND, "door-prepare", {"create": "a"}, {"create": "b"}),
                 event("delete", "tailrack:cluster:HeadNode", "door"),
             ):
                 progress.on_event(one)
@@ -302,14 +302,14 @@ def test_a_preview_shows_findings_first_and_fails_if_no_request_allows_them(
     lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
     assert lines[0].startswith(" ! head-replaced: the head node door")
     assert lines[1].startswith(" - head node door")
-    assert lines[2].startswith(" ~ door-check")
+    assert lines[2].startswith(" ~ door-prepare")
     assert "head-replaced" in note.read_text()
 
 
 def test_a_head_node_is_replaced_by_its_check_and_not_by_a_repeated_join_or_a_removal_from_the_tailnet() -> None:
     inputs, head = {"triggers": "[secret]"}, HEADS[0]
-    by_its_key = event("replace", COMMAND, f"{head}-join", inputs, inputs, StepLabel("join", head, "x").on("true"))
+    by_its_key = event("replace", COMMAND, f"{head}-prepare", inputs, inputs, StepLabel("join", head, "x").on("true"))
     device = StepLabel("device", "", "x").on(":")
     removed = event("delete", COMMAND, f"{head}-device", {"delete": "exec python3"}, None, device)
-    with_its_machine = event("replace", COMMAND, f"{head}-check")
+    with_its_machine = event("replace", COMMAND, f"{head}-prepare")
     assert [len(list(head_replaced(each))) for each in (by_its_key, removed, with_its_machine)] == [0, 0, 1]

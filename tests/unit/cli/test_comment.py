@@ -48,7 +48,7 @@ def test_the_comment_lists_added_and_removed_machines_repeated_steps_and_changed
     events = [
         start("n3", "create", "tailrack:cluster:ComputeNode"),
         start("n2", "delete", "tailrack:cluster:ComputeNode"),
-        start("n3-join", "create"),
+        start("n3-prepare", "create"),
         start("door-head", before=before, after=after),
         Event("done", "update", "urn::door-head", "door-head", COMMAND),
     ]
@@ -57,7 +57,7 @@ def test_the_comment_lists_added_and_removed_machines_repeated_steps_and_changed
     assert "2 to create, 1 to update, 1 to delete, 7 unchanged." in text
     assert "**Machines:** `n2` removed, `n3` added." in text
     assert "\n```diff\n# slurm\n- KillWait=30\n+ KillWait=45\n```\n" in text
-    assert "- n3-join: runs\n" in text
+    assert "- n3-prepare: runs\n" in text
     assert text.count("door-head") == 1
 
 
@@ -184,10 +184,10 @@ def test_the_lines_of_slurm_conf_that_come_with_a_new_node_are_shown_or_said_to_
     there = [Made("urn::n1-register", "", header(node_slurm_conf="NodeSet=site-rack Feature=site-rack")["stdin"], "{}")]
 
     def slurm_conf(kind: str, made: list[Made]) -> list[str]:
-        after = header(node_gpu_kind=kind)
-        gates = [step(f"{node}-check", node, "check the machine", "create", after=after) for node in ("n2", "n3")]
+        after = {"gpuKind": kind} if kind else {}
+        nodes = [start(node, "create", "tailrack:cluster:ComputeNode", after=after) for node in ("n2", "n3")]
         member = step("n2-register", "n2", "export", "create", after={"stdin": UNKNOWN})
-        plan = Plan.of([*gates, member], made, Summary())
+        plan = Plan.of([*nodes, member], made, Summary())
         return [line for effect in plan.effects if effect.name == "slurm.conf" for line in effect.lines]
 
     assert slurm_conf("h200", there) == [

@@ -22,8 +22,8 @@ from tests.unit.configs import HOST_KEY
 
 def step(machine: str, **connection: Any) -> Made:
     """A step as the last run left it."""
-    command = StepLabel(f"{machine}-check", machine, "look").on("sh")
-    return Made(f"urn:pulumi:dev::tailrack::x::{machine}-check", command, connection=connection)
+    command = StepLabel(f"{machine}-prepare", machine, "look").on("sh")
+    return Made(f"urn:pulumi:dev::tailrack::x::{machine}-prepare", command, connection=connection)
 
 
 class Stack:

@@ -130,11 +130,11 @@ def test_at_most_one_machine_of_a_pool_is_replaced_within_the_pause() -> None:
 
 def test_a_failure_belongs_to_the_node_that_its_resource_is_named_after() -> None:
     names = ["e1", "e11"]
-    owners = [node_of(name, names) for name in ("e1", "e1-node", "e11-check", "e-pool", "burst-pool")]
+    owners = [node_of(name, names) for name in ("e1", "e1-node", "e11-prepare", "e-pool", "burst-pool")]
     assert owners == ["e1", "e1", "e11", "", ""]
-    urn = "urn:pulumi:burst::tailrack::tailrack:cluster:ComputeNode$command:remote:Command::e1-check"
-    step = "tailrack: e1: step e1-check failed: no memory\n--- last lines\n---\nnext: read it"
+    urn = "urn:pulumi:burst::tailrack::tailrack:cluster:ComputeNode$command:remote:Command::e1-prepare"
+    step = "tailrack: e1: step e1-prepare failed: no memory\n--- last lines\n---\nnext: read it"
     causes = by_node([Failure(urn, step), Failure(urn, "later"), Failure("", "no program")], names)
-    assert causes == {"e1": "e1-check: e1: step e1-check failed: no memory", "": "no program"}
+    assert causes == {"e1": "e1-prepare: e1: step e1-prepare failed: no memory", "": "no program"}
     not_ready = [Failure(urn, "lab node: create x\nlab: x is not ready\n")]
-    assert by_node(not_ready, names) == {"e1": "e1-check: lab: x is not ready"}
+    assert by_node(not_ready, names) == {"e1": "e1-prepare: lab: x is not ready"}

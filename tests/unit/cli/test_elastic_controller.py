@@ -52,7 +52,7 @@ class Cloud:
         return {"elastic": self.output, "cluster": {"head": "head", "nodes": nodes}}
 
     def resources(self) -> list[Made]:
-        return [Made(f"urn:pulumi:burst::tailrack::command:remote:Command::{name}-check") for name in self.made]
+        return [Made(f"urn:pulumi:burst::tailrack::command:remote:Command::{name}-prepare") for name in self.made]
 
     # The head node.
     def exchange(self, plan: Any = None, status: Any = None) -> Answer:

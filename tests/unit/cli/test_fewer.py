@@ -61,7 +61,7 @@ def test_a_site_that_must_have_all_its_nodes_fails(folder: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Failure("urn::command:remote:Command::g1-join", "no machine for g1 at Lambda", "up"),
+        Failure("urn::command:remote:Command::g1-prepare", "no machine for g1 at Lambda", "up"),
         Failure("urn::command:local:Command::g1-machine", "Lambda does not accept the API key for this call", "up"),
         Failure("urn::command:local:Command::burst-account", "Lambda's API failed", "up"),
     ],

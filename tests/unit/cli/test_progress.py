@@ -160,7 +160,7 @@ def test_a_file_transfer_with_a_login_banner_or_without_sftp_gets_a_hint(said: s
 @pytest.mark.parametrize(
     ("printed", "first"),
     [
-        ("tailrack: a1: step a1-check failed: no room\nnext: make room\n", "tailrack: a1: step a1-check failed"),
+        ("tailrack: a1: step a1-prepare failed: no room\nnext: make room\n", "tailrack: a1: step a1-prepare failed"),
         ("", "Process exited with status 1"),
     ],
 )

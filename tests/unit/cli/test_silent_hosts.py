@@ -102,63 +102,63 @@ def test_a_run_that_waits_for_silent_hosts_alone_is_ended_when_it_has_been_quiet
     run.hear("resOutputsEvent", "cluster")
     # This has no end before the program's.
     run.hear("resourcePreEvent", "node", "tailrack:cluster:ComputeNode", custom=False)
-    run.begin("a1-check", one)
+    run.begin("a1-prepare", one)
     run.begin("a2-copy", other, COPY)
-    run.begin("a3-check", other)
+    run.begin("a3-prepare", other)
     assert run.look_after(QUIET_SECONDS - 1) == []
     assert one.asked == 0
-    assert run.look_after(1) == ["a1-check", "a2-copy", "a3-check"]
+    assert run.look_after(1) == ["a1-prepare", "a2-copy", "a3-prepare"]
     assert (one.asked, other.asked) == (TRIES, TRIES)
     assert one.heard == b""
     why = "accepts connections but does not answer (no SSH banner in 0.3 s, 3 times)"
-    assert run.silent.text("a1-check", "a1") == f"a1 (127.0.0.1:{one.port}) {why}"
+    assert run.silent.text("a1-prepare", "a1") == f"a1 (127.0.0.1:{one.port}) {why}"
 
 
 @pytest.mark.parametrize("type_", ["command:local:Command", "aws:ec2/instance:Instance"])
 def test_the_program_asks_no_question_during_another_action(type_: str) -> None:
     run, host = Watched(), Host(None)
-    run.begin("a1-check", host)
+    run.begin("a1-prepare", host)
     run.begin("other", type_=type_)
     assert run.look_after(1000) == []
     assert host.asked == 0
     run.hear("resOutputsEvent", "other")
-    assert run.look_after(QUIET_SECONDS) == ["a1-check"]
+    assert run.look_after(QUIET_SECONDS) == ["a1-prepare"]
 
 
 def test_a_host_that_speaks_is_asked_once_and_its_step_may_take_as_long_as_it_takes() -> None:
     run, host, silent = Watched(), Host(BANNER), Host(None)
     run.begin("a1-node", host)
-    run.begin("a2-check", silent)
+    run.begin("a2-prepare", silent)
     for _ in range(30):
         assert run.look_after(QUIET_SECONDS) == []
     assert (host.asked, silent.asked) == (1, TRIES)
     # The others go on, and only then is it the turn of the silent one.
     run.hear("resOpFailedEvent", "a1-node")
     assert run.look_after(QUIET_SECONDS - 1) == []
-    assert run.look_after(1) == ["a2-check"]
+    assert run.look_after(1) == ["a2-prepare"]
 
 
 def test_a_host_that_hangs_up_or_refuses_is_left_to_the_provider_which_counts_these_itself() -> None:
     run, hangs_up, refuses = Watched(), Host(b""), Host(None, refuses=True)
-    run.begin("a1-check", hangs_up)
-    run.begin("a2-check", refuses)
+    run.begin("a1-prepare", hangs_up)
+    run.begin("a2-prepare", refuses)
     assert run.look_after(QUIET_SECONDS) == []
     assert (hangs_up.asked, refuses.asked) == (1, 0)
     assert run.look_after(QUIET_SECONDS - 1) == []
     assert hangs_up.asked == 1
     refuses.refuses = False
     hangs_up.say = None
-    assert run.look_after(1) == ["a1-check", "a2-check"]
+    assert run.look_after(1) == ["a1-prepare", "a2-prepare"]
 
 
 def test_a_run_with_a_step_of_no_known_place_or_that_goes_on_while_hosts_are_asked_is_not_ended() -> None:
     run, host = Watched(), Host(None)
-    run.begin("a1-check", host)
-    run.meanwhile = lambda: run.begin("a2-check", host)
+    run.begin("a1-prepare", host)
+    run.meanwhile = lambda: run.begin("a2-prepare", host)
     assert run.look_after(QUIET_SECONDS) == []
     assert host.asked == TRIES
     run.meanwhile = lambda: None
-    run.begin("a3-check")
+    run.begin("a3-prepare")
     assert run.look_after(QUIET_SECONDS) == []
     assert host.asked == TRIES
 

@@ -74,7 +74,7 @@ def steps() -> re.Pattern[str]:
     for path in (path for path in of_the_product(".py") if not path.startswith("components/node/")):
         text = (PROJECT / path).read_text(encoding="utf-8")
         # A node's own steps: their kinds (components/cluster/compute_node.py, Member).
-        patterns += [f"{any_name}-{kind}" for kind in re.findall(r'self\._step\(\s*"(\w+)"', text)]
+        patterns += [f"{any_name}-{kind}" for kind in re.findall(r'self\._step\(\s*(?:\*\()?"(\w+)"', text)]
         for call in ast.walk(ast.parse(text)) if "Step(" in text else ():
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Step":
                 (name, *_) = call.args

@@ -57,7 +57,7 @@ def test_every_instance_asks_for_a_session_and_is_reached_over_a_key_of_its_own(
     for name in ("door", "p1", "s1", "w2"):
         options = made(stack, f"{name}-instance")["metadataOptions"]
         assert (options["httpTokens"], options["httpPutResponseHopLimit"]) == ("required", 1)
-        first, later = (stack[f"{name}-{step}"].inputs["connection"]["hostKey"] for step in ("host-key", "check"))
+        first, later = (stack[f"{name}-{step}"].inputs["connection"]["hostKey"] for step in ("host-key", "prepare"))
         assert first == "ecdsa-sha2-nistp256 first-public"
         assert later.startswith("ssh-ed25519 ")
 
@@ -96,7 +96,7 @@ def test_with_an_agent_instances_are_given_the_public_key_and_no_private_one_is_
         site |= {"agent": True, "public_key": f"{HOST_KEY} ada@desk"}
     stack = build(raw, answers=ANSWERS)
     assert HOST_KEY in made(stack, "s1-instance")["userData"]
-    connections = [stack[name].inputs["connection"] for name in ("s1-host-key", "s1-check", "p1-node")]
+    connections = [stack[name].inputs["connection"] for name in ("s1-host-key", "s1-prepare", "p1-node")]
     assert not [words for words in connections if words.get("privateKey")]
 
 

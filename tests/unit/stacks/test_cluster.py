@@ -71,19 +71,19 @@ def test_only_the_head_node_undoes_its_own_and_a_members_steps(build: Build, lab
 def test_a_new_node_touches_itself_and_the_measurements_it_takes_part_in(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     after = build(add_to_pool(lab_config, "cloud-b"))
-    steps = {f"b2-{step}" for step in ("check", "container", "join", "node", "register", "scripts")}
+    steps = {f"b2-{step}" for step in ("container", "node", "prepare", "register", "scripts")}
     assert after.differences(before) == {"b2", *steps, "validate-cloud-b", "validate-cross-site"}
 
 
 def test_a_node_changes_no_input_of_the_head_node(build: Build, lab_config: RawConfig, hosts_config: RawConfig) -> None:
     before = build(lab_config)
     after = build(add_to_pool(lab_config, "cloud-b"))
-    for step in ("head-check", "head-join", "head-head", "head-services"):
+    for step in ("head-prepare", "head-head", "head-services"):
         assert after[step].inputs == before[step].inputs
     before = build(hosts_config)
     hosts_config["sites"][0]["hosts"].pop()  # the only one of its GPU kind
     after = build(hosts_config)
-    for step in ("door-check", "door-join", "door-head", "door-services"):
+    for step in ("door-prepare", "door-head", "door-services"):
         assert after[step].inputs == before[step].inputs
 
 
@@ -138,9 +138,9 @@ def test_a_floor_touches_nothing_and_still_judges(build: Build, lab_config: RawC
 @pytest.mark.parametrize(
     ("kind", "node", "steps"),
     [
-        ("lab", "b1", {"b1-scripts", "b1-check", "b1-join", "b1-register", "b1-node"}),
-        ("lab", "head", {"head-scripts", "head-check", "head-join", "head-head", "head-services"}),
-        ("hosts", "dgx1", {"dgx1-scripts", "dgx1-check", "dgx1-join", "dgx1-register", "dgx1-node"}),
+        ("lab", "b1", {"b1-scripts", "b1-prepare", "b1-register", "b1-node"}),
+        ("lab", "head", {"head-scripts", "head-prepare", "head-head", "head-services"}),
+        ("hosts", "dgx1", {"dgx1-scripts", "dgx1-prepare", "dgx1-register", "dgx1-node"}),
     ],
 )
 def test_another_repair_text_runs_the_steps_of_that_node_alone(
@@ -160,7 +160,7 @@ def test_another_user_touches_the_nodes_and_no_measurement(build: Build, lab_con
     before = build(lab_config)
     lab_config["users"].append({"name": "bob", "uid": 6002})
     after = build(lab_config)
-    looks = {"head-check", "a1-check", "b1-check"}  # whether the uid is free, before anything is changed
+    looks = {"head-prepare", "a1-prepare", "b1-prepare"}  # whether the uid is free, before anything is changed
     # The head node's services give the user an account.
     assert after.differences(before) == looks | {"head-head", "head-services", "a1-node", "b1-node"}
     assert after.header("a1-node")["users_lines"] == "ada 6001 6001\nbob 6002 6002"
@@ -183,7 +183,7 @@ def test_a_group_and_a_member_change_only_accounts_and_machine_checks(build: Bui
     lab_config["users"][0]["groups"] = ["vision"]
     after = build(lab_config)
     accounts = {"head-head", "a1-node", "b1-node"}
-    assert after.differences(before) == {"head-check", "a1-check", "b1-check", *accounts}
+    assert after.differences(before) == {"head-prepare", "a1-prepare", "b1-prepare", *accounts}
     assert after.header("a1-node")["user_groups_lines"] == "vision 7001"
     assert after.header("a1-node")["user_groups_members"] == "vision ada"
     assert "\nGroupUpdateTime=15\n" in after.header("head-head")["slurm_slurm_conf"]
@@ -194,7 +194,7 @@ def test_a_new_munge_generation_touches_the_key_and_with_it_every_join(build: Bu
     before = build(lab_config)
     lab_config["cluster"]["munge_generation"] = "2"
     after = build(lab_config, munge_key="another key")
-    assert after.differences(before) == {"munge-key", "head-join", "head-services", "a1-join", "b1-join"}
+    assert after.differences(before) == {"munge-key", "head-prepare", "head-services", "a1-prepare", "b1-prepare"}
 
 
 def test_the_head_nodes_answer_brings_the_authorities_that_a_node_trusts(build: Build, lab_config: RawConfig) -> None:
@@ -248,11 +248,11 @@ def test_a_log_in_node_has_the_share_and_slurms_commands_and_runs_no_job(build: 
 
 def test_gpus_of_the_config_reach_gate_gres_features_and_partitions(build: Build, hosts_config: RawConfig) -> None:
     stack = build(hosts_config)
-    gate, node, member = stack.header("dgx1-check"), stack.header("dgx1-node"), stack.header("dgx1-register")
+    gate, node, member = stack.header("dgx1-prepare"), stack.header("dgx1-node"), stack.header("dgx1-register")
     assert (gate["node_gpu_kind"], gate["node_gpu_count"]) == ("h200", "8")
     assert (node["node_features"], node["node_gres"]) == ("site-rack,gpu-h200,nvlink", "gpu:h200:8")
-    assert stack.header("dgx1-join")["node_gres_conf"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[0-7]"
-    assert stack.header("box1-join")["node_gres_conf"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia0"
+    assert node["node_gres_conf"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[0-7]"
+    assert stack.header("box1-node")["node_gres_conf"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia0"
     assert "\nPartitionName=h200 Nodes=gpu-h200 " in member["node_slurm_conf"]
     assert stack.outputs["cluster"]["partitions"] == ["all", "rack", "h200", "rtx4090"]
 
@@ -262,12 +262,12 @@ FOUND = {"gpus": 2, "gpu_kind": "h200", "gpu_devices": [1, 3], "gpu_memory_mb": 
 
 def test_gpus_that_the_config_does_not_name_are_those_of_the_machine(build: Build, hosts_config: RawConfig) -> None:
     del hosts_config["sites"][0]["hosts"][1]["gpu"]
-    stack = build(hosts_config, answers={"dgx1-check": FOUND})
-    gate, node, member = stack.header("dgx1-check"), stack.header("dgx1-node"), stack.header("dgx1-register")
+    stack = build(hosts_config, answers={"dgx1-prepare": FOUND})
+    gate, node, member = stack.header("dgx1-prepare"), stack.header("dgx1-node"), stack.header("dgx1-register")
     assert (gate["node_gpu_kind"], gate["node_gpu_count"]) == ("", "0")
     assert (node["node_features"], node["node_gres"]) == ("site-rack,gpu-found,gpu-h200,nvlink", "gpu:h200:2")
     assert node["node_gpu_count"] == "2"
-    assert stack.header("dgx1-join")["node_gres_conf"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[1,3]"
+    assert node["node_gres_conf"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[1,3]"
     assert "\nPartitionName=gpu Nodes=gpu-found " in member["node_slurm_conf"]
     assert "PartitionName=h200" not in member["node_slurm_conf"]
     assert member["node_memory"].splitlines()[-1].startswith("gpu-found ")
@@ -288,7 +288,7 @@ def test_gpus_that_the_config_does_not_name_are_those_of_the_machine(build: Buil
     ],
 )
 def test_other_gpus_are_refused(build: Build, hosts_config: RawConfig, answer: dict[str, Any], problem: str) -> None:
-    stack = build(hosts_config, answers={"dgx1-check": answer})
+    stack = build(hosts_config, answers={"dgx1-prepare": answer})
     assert stack.header("dgx1-register")["node_problem"] == problem
     assert stack.header("dgx2-register")["node_problem"] == ""
 
@@ -296,7 +296,7 @@ def test_other_gpus_are_refused(build: Build, hosts_config: RawConfig, answer: d
 def test_the_facts_of_a_machine_never_change_the_set_of_resources(build: Build, hosts_config: RawConfig) -> None:
     for host in hosts_config["sites"][0]["hosts"]:
         host.pop("gpu", None)
-    named = [build(hosts_config, answers={"dgx1-check": answer}).names for answer in ({}, FOUND)]
+    named = [build(hosts_config, answers={"dgx1-prepare": answer}).names for answer in ({}, FOUND)]
     assert named[0] == named[1] == build(hosts_config, unknown=True).names
 
 
@@ -305,39 +305,39 @@ def test_the_steps_of_an_adopted_host_know_that_it_is_adopted(build: Build, host
     name = hosts_config["sites"][0]["hosts"][-1]["name"]
     stack = build(hosts_config)
     adopting = {step.name for step in stack.remote if stack.header(step.name).get("node_adopt") == "true"}
-    assert adopting == {f"{name}-check", f"{name}-join", f"{name}-register"}
+    assert adopting == {f"{name}-prepare", f"{name}-register"}
     assert json.loads(stack.header(f"{name}-node")["node_leave_values"])["values"]["node_adopt"] is True
 
 
 def test_cgroups_follow_the_config_and_else_the_head_node(build: Build, lab_config: RawConfig) -> None:
     for asked, offered, wanted in ((None, True, True), (None, False, False), (False, True, False), (True, False, True)):
         lab_config["slurm"] = {"cgroups": asked}
-        stack = build(lab_config, answers={"head-check": {"cgroups": offered}})
+        stack = build(lab_config, answers={"head-prepare": {"cgroups": offered}})
         plugin = "proctrack/cgroup" if wanted else "proctrack/linuxproc"
         assert f"ProctrackType={plugin}\n" in stack.header("head-head")["slurm_slurm_conf"], (asked, offered)
-        assert stack.header("a1-check")["head_cgroups"] == ("true" if wanted else "false"), (asked, offered)
+        assert stack.header("a1-prepare")["head_cgroups"] == ("true" if wanted else "false"), (asked, offered)
 
 
 def test_each_machine_has_the_keys_of_its_own_check(build: Build, lab_config: RawConfig) -> None:
-    stack = build(lab_config, answers={"head-check": {"cgroups": True}, "a1-check": {"cgroups": True}})
+    stack = build(lab_config, answers={"head-prepare": {"cgroups": True}, "a1-prepare": {"cgroups": True}})
     for node, profile in (("head", "cgroups"), ("a1", "cgroups"), ("b1", "processes")):
-        join = stack.header(f"{node}-join")
-        assert ("proctrack/cgroup" in join["node_slurm_keys"]) == (profile == "cgroups")
-        assert ("CgroupPlugin=disabled" in join["node_cgroup_keys"]) == (profile == "processes")
+        last = stack.header("head-head" if node == "head" else f"{node}-node")
+        assert ("proctrack/cgroup" in last["node_slurm_keys"]) == (profile == "cgroups")
+        assert ("CgroupPlugin=disabled" in last["node_cgroup_keys"]) == (profile == "processes")
         assert stack.header(f"{node}-{'head' if node == 'head' else 'register'}")["node_profile"] == profile
     assert stack.header("head-head")["node_confined"] == stack.header("a1-node")["node_confined"] == "true"
     assert stack.header("b1-node")["node_confined"] == "false"
 
 
 def test_nodes_join_the_labs_or_configs_tailnet(build: Build, lab_config: RawConfig, hosts_config: RawConfig) -> None:
-    assert build(lab_config).header("a1-join")["tailnet_control_url"] == "http://control.lab:8080"
-    assert build(hosts_config).header("dgx1-join")["tailnet_control_url"] == ""  # Tailscale's own
+    assert build(lab_config).header("a1-prepare")["tailnet_control_url"] == "http://control.lab:8080"
+    assert build(hosts_config).header("dgx1-prepare")["tailnet_control_url"] == ""  # Tailscale's own
     hosts_config["tailnet"] = {"control_url": "https://headscale.example.org", "tag": "tag:gpu"}
-    header = build(hosts_config).header("dgx1-join")
+    header = build(hosts_config).header("dgx1-prepare")
     assert (header["tailnet_control_url"], header["tailnet_tag"]) == ("https://headscale.example.org", "tag:gpu")
 
 
-@pytest.mark.parametrize("step", ["check", "join", "head"])
+@pytest.mark.parametrize("step", ["prepare", "head"])
 def test_a_head_node_that_prints_no_json_stops_the_program(build: Build, lab_config: RawConfig, step: str) -> None:
     message = rf"^step head-{step}: its answer is not a JSON object of at most 1048576"
     with pytest.raises(pulumi.RunError, match=message):
@@ -359,7 +359,7 @@ def test_every_command_names_its_action_and_its_machine(build: Build, config: Ra
     labels = {name: StepLabel.of(command) for name, command in words.items()}
     assert [name for name, label in labels.items() if label is None or label.name != name] == []
     addresses = {step.name: step.inputs["connection"]["host"] for step in [*stack.remote, *stack.copies]}
-    gates = {name.removesuffix("-check"): addresses[name] for name in addresses if name.endswith("-check")}
+    gates = {name.removesuffix("-prepare"): addresses[name] for name in addresses if name.endswith("-prepare")}
     for name, label in labels.items():
         assert label is not None
         assert gates.get(label.machine) == addresses.get(name), name  # a local command has neither
@@ -367,10 +367,10 @@ def test_every_command_names_its_action_and_its_machine(build: Build, config: Ra
 
 def test_a_sites_fabric_concerns_the_steps_of_its_nodes_alone(build: Build, hosts_config: RawConfig) -> None:
     before = build(hosts_config)
-    assert before.header("dgx1-join")["node_fabric"] == "auto"
+    assert before.header("dgx1-prepare")["node_fabric"] == "auto"
     hosts_config["sites"][0]["fabric"] = "ib0"
     after = build(hosts_config)
     nodes = ("dgx1", "dgx2", "box1")
-    touched = {f"{node}-{step}" for node in nodes for step in ("join", "register")} | {"door-join", "door-head"}
+    touched = {f"{node}-{step}" for node in nodes for step in ("prepare", "register")} | {"door-prepare", "door-head"}
     assert before.differences(after) == touched
     assert json.loads(after.header("dgx1-register")["node_networks"]) == {"interfaces": [], "rdma": []}

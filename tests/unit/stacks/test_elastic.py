@@ -90,7 +90,7 @@ def test_a_run_has_the_machines_that_the_controller_names(cluster: Recorded, mon
     pool = build_pool(cluster, pool_of({}))
     assert {name.partition("-")[0] for name in pool.names if name.startswith("c")} == {"c2"}
     assert values(pool, "c2-node")["node_promised_cpus"] == 8
-    assert values(pool, "c2-check")["node_promised_mb"] == 32768
+    assert values(pool, "c2-prepare")["node_promised_mb"] == 32768
 
 
 def test_the_sites_partition_has_slurms_time_limits_and_other_pools_have_none() -> None:

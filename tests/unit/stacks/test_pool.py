@@ -66,12 +66,12 @@ def pool(cluster: Recorded) -> Recorded:
 def test_a_pool_is_its_place_on_the_head_node_and_its_nodes(pool: Recorded) -> None:
     own = [name for name in pool.names if not name.startswith(("c1", "c2", "validat"))]
     assert own == ["burst", "burst-pool", "burst-scripts", "lab", "lab-networks"]
-    steps = ("check", "container", "join", "node", "register", "scripts")
+    steps = ("container", "node", "prepare", "register", "scripts")
     assert [name for name in pool.names if name.startswith("c1")] == ["c1", *(f"c1-{step}" for step in steps)]
 
 
 def test_a_pools_nodes_receive_the_same_cluster_facts_as_the_clusters_own(cluster: Recorded, pool: Recorded) -> None:
-    for step in ("check", "join", "register", "node"):
+    for step in ("prepare", "register", "node"):
         mine, other = pool.header(f"c1-{step}"), cluster.header(f"b1-{step}")
         differing = {name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name)}
         assert all(name.startswith(("node_", "host_", "step_", "pool_")) for name in differing), step
@@ -108,7 +108,7 @@ def test_another_user_of_the_cluster_touches_the_pools_nodes(
     lab_config["slurm"] = {"job_limit_seconds": 77, "settings": {"TaskPluginParam": "Verbose"}}
     lab_config["users"].append({"name": "bob", "uid": 6002})
     after = build_pool(build(lab_config))
-    assert after.differences(pool) == {"c1-check", "c2-check", "c1-node", "c2-node"}
+    assert after.differences(pool) == {"c1-prepare", "c2-prepare", "c1-node", "c2-node"}
 
 
 # Its measurement.
@@ -164,8 +164,9 @@ def test_a_cluster_without_a_node_to_measure_with_is_refused(cluster: Recorded) 
 def test_a_pools_secrets_cross_as_secrets_and_are_in_no_output(cluster: Recorded) -> None:
     pool = build_pool(cluster, {**POOL, "tailnet": {"auth_key": AUTH_KEY}})
     for step in pool.remote:
-        assert ("stdin" in step.secret_paths) == step.name.endswith("-join"), step.name
-        assert (MUNGE_KEY in step.inputs["stdin"]) == (AUTH_KEY in step.inputs["stdin"]) == step.name.endswith("-join")
+        hidden = "stdin" in step.secret_paths
+        assert hidden == step.name.endswith("-prepare"), step.name
+        assert (MUNGE_KEY in step.inputs["stdin"]) == (AUTH_KEY in step.inputs["stdin"]) == hidden
         assert LAB_PRIVATE_KEY in step.inputs["connection"]["privateKey"]
     for resource in pool.resources:
         for secret in (MUNGE_KEY, AUTH_KEY, LAB_PRIVATE_KEY):

@@ -19,10 +19,10 @@ def with_relay(**relay: object) -> RawConfig:
 def test_only_the_relay_receives_its_port_and_nothing_else_changes(build: Build) -> None:
     before, after = build(LAB), build(with_relay(port=41000))
     ports = {
-        step.name: after.header(step.name)["node_relay_port"] for step in after.remote if step.name.endswith("join")
+        step.name: after.header(step.name)["node_relay_port"] for step in after.remote if step.name.endswith("prepare")
     }
-    assert ports == {"head-join": "41000", "a1-join": "", "b1-join": ""}
-    assert before.differences(after) == {"head-join", "head-head"}
+    assert ports == {"head-prepare": "41000", "a1-prepare": "", "b1-prepare": ""}
+    assert before.differences(after) == {"head-prepare", "head-head"}
 
 
 @pytest.mark.parametrize(

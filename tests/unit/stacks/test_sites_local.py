@@ -22,7 +22,7 @@ from stacks.config import parse
 from tests.unit.configs import AUTH_KEY, HOSTS, MUNGE_KEY, RawConfig, refused
 from tests.unit.recorded import Build, Recorded, record_cluster
 
-STEPS = {f"door-{step}" for step in ("check", "join", "head", "services")}
+STEPS = {f"door-{step}" for step in ("prepare", "head", "services")}
 STEPS |= {"dgx1-register", "dgx2-register", "validate-cross-site"}
 
 
@@ -45,7 +45,7 @@ def stack(build: Build, config: RawConfig) -> Recorded:
 
 def test_all_steps_on_the_head_node_are_local_commands_and_those_on_others_go_by_ssh(stack: Recorded) -> None:
     assert {step.name for step in stack.local} == STEPS | {"validate-rack", "munge-key"}
-    remote = {f"dgx{n}-{step}" for n in (1, 2) for step in ("check", "join", "node")}
+    remote = {f"dgx{n}-{step}" for n in (1, 2) for step in ("prepare", "node")}
     assert {step.name for step in stack.remote} == remote
 
 
@@ -80,9 +80,9 @@ def test_a_local_step_has_the_same_script_on_stdin_and_a_constant_command(stack:
 
 
 def test_a_local_join_hides_its_stdin_and_no_secret_is_in_plain_state(stack: Recorded) -> None:
-    assert "stdin" in stack["door-join"].secret_paths
+    assert "stdin" in stack["door-prepare"].secret_paths
     for text in (MUNGE_KEY, AUTH_KEY):
-        assert text in stack["door-join"].inputs["stdin"]
+        assert text in stack["door-prepare"].inputs["stdin"]
         assert all(text not in resource.in_plain_state for resource in stack.resources)
     # The munge key, for stacks of kind pool.
     assert stack.secret_outputs == {"head_link"}
@@ -144,16 +144,16 @@ def test_up_rejects_a_caller_without_root_before_any_step_and_previews_do_not(
     stack = parse(config, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
     with pytest.raises(pulumi.RunError, match=r"fails here \(sudo: a password is required\); give \S+ password-less"):
         record_cluster(stack)
-    assert "door-check" in record_cluster(stack, unknown=True).names
+    assert "door-prepare" in record_cluster(stack, unknown=True).names
     tools(tmp_path, 1000, sudo="exit 0")
-    assert "door-check" in record_cluster(stack).names
+    assert "door-prepare" in record_cluster(stack).names
 
 
 def test_a_sudo_that_wants_a_password_is_reported_with_a_remedy(tmp_path: Path) -> None:
     told = run_here("print()", tools(tmp_path, 1000, sudo='echo "sudo: a password is required" >&2; exit 1'))
     assert (told.returncode, told.stdout) == (1, "")
-    command = StepLabel("door-check", "door", "door: check the machine").on("exec ...")
-    failure = Failure("urn::door-check", f"Process exited with status 1: running ...:\n{told.stderr}", command)
+    command = StepLabel("door-prepare", "door", "door: check the machine").on("exec ...")
+    failure = Failure("urn::door-prepare", f"Process exited with status 1: running ...:\n{told.stderr}", command)
     (explained,) = with_remedies(Summary(failures=[failure])).failures
     remedy = explained.message.splitlines()[-1]
     assert remedy.startswith("next: give the login account on door password-less sudo (a line `NAME ALL=(ALL)")

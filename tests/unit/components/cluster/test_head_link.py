@@ -53,13 +53,13 @@ def with_a_node(by_outputs: bool, *, here: bool = False, known_here: bool | None
     return record(program)
 
 
-@pytest.mark.parametrize("step", ["check", "join", "register", "node"])
+@pytest.mark.parametrize("step", ["prepare", "register", "node"])
 def test_outputs_of_another_stack_link_a_node_to_its_head_node_unchanged(step: str) -> None:
     here, elsewhere = with_a_node(False)[f"p1-{step}"], with_a_node(True)[f"p1-{step}"]
     assert elsewhere.inputs["stdin"] == here.inputs["stdin"]
     assert elsewhere.inputs["create"] == here.inputs["create"]
     assert {**elsewhere.inputs["connection"]} == {**here.inputs["connection"]}
-    assert ("stdin" in elsewhere.secret_paths) == (step == "join")
+    assert ("stdin" in elsewhere.secret_paths) == (step == "prepare")
 
 
 def test_the_munge_key_of_another_stack_stays_secret() -> None:

@@ -16,7 +16,6 @@ from tests.unit.recorded import Build, record
 PROJECT = Path(__file__).parents[4]
 FACTS = {"cpus": 64, "memory_mb": 515000, "gpus": 8, "slurm_version": "1:24.11.5-4+deb13u1", "os": "debian 13"}
 VERSIONS = {"slurm_version": "24.11.5", "tailscale_version": "1.102.5"}
-JOINED = {"tailnet_ip": "100.64.0.7", "tailscale_version": "1.102.5", "host_key": "ssh-ed25519 A"}
 
 
 def on_gpus(gb_per_s: float, nodes: str, verdict: str = "PASS") -> dict[str, Any]:
@@ -31,7 +30,7 @@ def test_a_note_names_nodes_that_allow_logins_without_a_job(build: Build, lab_co
     expected = "Users can SSH without a job to {}, because Slurm does not confine jobs with cgroups there "
     for confined, wanted, named in ((False, True, ["a1, b1"]), (True, True, ["b1"]), (False, False, [])):
         lab_config["slurm"] = {"ssh_needs_job": wanted}
-        answers = {"head-check": {"cgroups": True}, "a1-check": {"cgroups": confined}}
+        answers = {"head-prepare": {"cgroups": True}, "a1-prepare": {"cgroups": confined}}
         notes = build(lab_config, answers=answers).outputs["cluster"]["notes"]
         assert notes == [f"{expected.format(names)}(tailrack:slurm.ssh_needs_job)." for names in named]
 
@@ -47,7 +46,7 @@ def test_a_note_names_nodes_that_allow_logins_without_a_job(build: Build, lab_co
             ],
         ),
         (
-            {"door-check": {"open_ports": [111, 2049]}},
+            {"door-prepare": {"open_ports": [111, 2049]}},
             ["door also uses NFS outside the cluster: its ports 111, 2049 stay open on its other networks"],
         ),
         *(
@@ -83,7 +82,7 @@ def test_a_note_names_folders_of_groups_that_the_config_no_longer_has(build: Bui
 
 def test_the_cluster_output_names_partitions_and_the_heads_address(build: Build, lab_config: RawConfig) -> None:
     lab_config["slurm"] = {"partitions": [{"name": "long", "sites": ["cloud-a"], "max_time": "2-00:00:00"}]}
-    cluster = build(lab_config, answers={"head-join": {"tailnet_ip": "100.64.0.1"}}).outputs["cluster"]
+    cluster = build(lab_config, answers={"head-prepare": {"tailnet_ip": "100.64.0.1"}}).outputs["cluster"]
     assert cluster["name"] == "lab"
     assert cluster["control_address"] == "100.64.0.1"
     assert cluster["partitions"] == ["all", "cloud-a", "cloud-b", "long"]
@@ -91,8 +90,7 @@ def test_the_cluster_output_names_partitions_and_the_heads_address(build: Build,
 
 def test_the_nodes_output_lists_the_head_first_and_facts_of_machines(build: Build, lab_config: RawConfig) -> None:
     answers = {
-        "b1-check": {"cpus": 16, "gpus": 2},
-        "b1-join": {"tailnet_ip": "100.64.0.3"},
+        "b1-prepare": {"cpus": 16, "gpus": 2, "tailnet_ip": "100.64.0.3"},
         "b1-register": {"path": "relay"},
     }
     nodes = build(lab_config, answers=answers).outputs["cluster"]["nodes"]
@@ -106,7 +104,10 @@ def test_the_nodes_output_lists_the_head_first_and_facts_of_machines(build: Buil
 def test_a_node_shows_slurms_own_version_and_nothing_beyond_the_contract() -> None:
     machine = {"cpus": 64, "memory_mb": 515000, "gpus": 8, "tailnet_ip": "100.64.0.7"}
     expected = {"name": "dgx1", "site": "rack", **machine, **VERSIONS}
-    assert node_output("dgx1", "rack", FACTS, JOINED) == expected
+    assert (
+        node_output("dgx1", "rack", {**FACTS, **machine, **VERSIONS, "slurm_version": FACTS["slurm_version"]})
+        == expected
+    )
 
 
 def test_a_failed_job_is_a_result_and_not_an_error(build: Build, lab_config: RawConfig) -> None:

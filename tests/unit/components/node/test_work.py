@@ -67,3 +67,22 @@ def test_leaving_goes_on_after_an_error(shell: Shell) -> None:
     assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
     assert shell.path("/etc/went").read_text() == "went\n"
     assert "Python refuses" in done.stderr
+
+
+def test_a_join_runs_again_for_another_value_or_outside_the_tailnet_and_else_answers_as_before(shell: Shell) -> None:
+    file = ("files", ("/etc/one", "0644", "root:root", "text", ""))
+
+    def joins(last: str = "tell", state: str = "Running", repair: str = "", **values: Any) -> bool:
+        shell.path("/etc/one").unlink(missing_ok=True)
+        shell.stub("tailscale", f"""echo '{{"BackendState": "{state}"}}'""")
+        step = script(("join", ["text"], file, python(last)), phases=tuple(VALUES))
+        done = shell.step(step, {**VALUES, **values}, repair=repair)
+        assert done.returncode or "told" in done.stdout, done.stderr
+        return shell.path("/etc/one").exists()
+
+    # The join does not read `count`; so does not a renewed key.
+    assert [joins(), joins(count=4)] == [True, False]
+    assert [joins(text=6), joins(text=6), joins(text=6, repair="1")] == [True, False, True]
+    assert [joins(text=6, repair="1"), joins(text=6, repair="1", state="NeedsLogin")] == [False, True]
+    assert joins("crash", text=7, repair="1")
+    assert joins(text=6, repair="1"), "the last complete join was with these values, but another one began"

@@ -54,7 +54,7 @@ RICH: RawConfig = {
 def test_a_pool_node_gets_the_same_role_values_as_a_cluster_node(build: Build, config: RawConfig) -> None:
     cluster = build(copy.deepcopy(config))
     pool = build_pool(cluster)
-    for step in ("check", "join", "register", "node"):
+    for step in ("prepare", "register", "node"):
         own, theirs = cluster.header(f"b1-{step}"), pool.header(f"c1-{step}")
         differing = {name for name in own.keys() | theirs.keys() if own.get(name) != theirs.get(name)}
         assert {name for name in differing if not name.startswith(("node_", "host_", "step_", "pool_"))} == set(), step
@@ -83,9 +83,9 @@ def test_every_phase_in_python_can_read_the_values_of_its_steps(build: Build, ra
 
 
 def flat(calls: list[list[Any]]) -> Iterator[list[Any]]:
-    """Calls, and those that are checks."""
+    """Calls, and those that are checks or of a join."""
     for call in calls:
-        yield from call[1:] if call[0] == "checks" else [call]
+        yield from call[1:] if call[0] == "checks" else call[2:] if call[0] == "join" else [call]
 
 
 def test_each_task_is_in_its_step_and_each_file_is_of_one_role() -> None:
@@ -126,8 +126,8 @@ def test_an_answer_contains_only_declared_facts_within_their_bounds() -> None:
     answer = answer_of(
         [Role("disks", facts=disks), Role("clock", facts={"node": {"offset": whole(0, 9)}})], GATE_PHASES
     )
-    assert answer.read("a1-check", '{"disks": 8, "offset": 1, "x": "y"}') == {"disks": 8, "problem": ""}
-    assert answer.read("a1-check", '{"disks": 65}')["problem"] == "its answer has no valid disks"
+    assert answer.read("a1-prepare", '{"disks": 8, "offset": 1, "x": "y"}') == {"disks": 8, "problem": ""}
+    assert answer.read("a1-prepare", '{"disks": 65}')["problem"] == "its answer has no valid disks"
     with pytest.raises(ValueError, match="disks is reported by role b and by another role"):
         answer_of([Role(name, facts=disks) for name in "ab"], GATE_PHASES)
 

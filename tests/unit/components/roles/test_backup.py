@@ -92,7 +92,7 @@ def test_only_the_head_node_has_the_secrets_and_no_plain_state_has_them(build: B
         note for note in notes if "was restored from the backup of 2026-11-24 05:05 UTC, which was 26 h 1 min" in note
     ]
     steps = {one.name for one in commands if SFTP["password"] in str(one.inputs.get("stdin"))}
-    assert steps == {"head-join", "head-services"}
+    assert steps == {"head-prepare", "head-services"}
     for name in steps:
         assert "stdin" in stack[name].secret_paths
     assert not [one.name for one in stack.resources if "password-nobody-may-see" in one.in_plain_state]

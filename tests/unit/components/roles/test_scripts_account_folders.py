@@ -78,7 +78,7 @@ def test_a_join_stops_at_an_unsafe_munge_key_file(machine: Shell, kind: str, nam
     for stub in ("munge", "unmunge"):
         machine.stub(stub)
     with machine.here(), pytest.raises(Failure, match=f"^/etc/munge/{name} is not a regular file"):
-        join(Step("a1", "a1-join"), JoinValues("lab", "1", KEY))
+        join(Step("a1", "a1-prepare"), JoinValues("lab", "1", KEY))
     assert outside(machine) == before
     assert changed(machine) == []
 
@@ -87,7 +87,7 @@ def test_munges_folder_is_roots_after_a_join_and_the_key_munges(machine: Shell) 
     for stub in ("munge", "unmunge"):
         machine.stub(stub)
     machine.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
-    machine.call(join, Step("a1", "a1-join"), JoinValues("lab", "1", KEY))
+    machine.call(join, Step("a1", "a1-prepare"), JoinValues("lab", "1", KEY))
     assert machine.path("/etc/munge").stat().st_mode & 0o777 == 0o711
     given = {path: owner for path, owner in machine.owners.items() if owner != ("root", "root")}
     assert given == {MUNGE_KEY: ("munge", "munge")}

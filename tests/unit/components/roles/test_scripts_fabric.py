@@ -56,7 +56,7 @@ def join(shell: Shell, setting: str, *phases: str) -> subprocess.CompletedProces
     shell.stub("tailscale", "echo 100.64.0.7")
     shell.stub("munge")
     shell.write("sys/class/net/eth1/type", "1\n")
-    return shell.step(script_of("fabric", *(phases or ("join",))), {**NODE, "node_fabric": setting}, name="a2-join")
+    return shell.step(script_of("fabric", *(phases or ("join",))), {**NODE, "node_fabric": setting}, name="a2-prepare")
 
 
 def test_a_machine_answers_the_head_node_alone_on_the_tailnets_address(shell: Shell) -> None:
@@ -80,7 +80,7 @@ def test_an_unknown_interface_name_stops_the_join_with_a_remedy(shell: Shell, mo
     monkeypatch.setattr("components.roles.fabric.host.networks_here", refuse)
     assert_fails(
         join(shell, "eth9"),
-        "step a2-join failed: there is no interface eth9 with an IPv4 address here (eth1)",
+        "step a2-prepare failed: there is no interface eth9 with an IPv4 address here (eth1)",
         "next: correct fabric: or rdma: of a1's site: use auto, or names that its nodes have",
     )
     refuse.assert_called_once_with("eth9", "auto")

@@ -43,7 +43,7 @@ def look(shell: Shell, *, take_over: bool = False, users: str = "ada 6001 6001")
         "nfs_exports_mount": "/nowhere/shared",
         "nfs_exports_path": "/nowhere/export",
     }
-    return shell.step(LOOK, values, name="s1-check")
+    return shell.step(LOOK, values, name="s1-prepare")
 
 
 def of_others(shell: Shell) -> tuple[Path, Path]:
@@ -121,7 +121,7 @@ def test_an_account_that_clashes_or_has_another_home_is_not_taken_for_a_users(ma
 
 
 def join(shell: Shell, key: str = KEY, cluster: str = "lab") -> None:
-    shell.call(munge_join, Step("s1", "s1-join"), JoinValues(cluster, "1", key))
+    shell.call(munge_join, Step("s1", "s1-prepare"), JoinValues(cluster, "1", key))
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_a_key_is_read_as_munge_and_a_link_is_none(munge: Shell, monkeypatch: py
     key = munge.write("/root/theirs" if link else "/etc/munge/munge.key", "theirs\n")
     if link:
         munge.write("/etc/munge/x", "").with_name("munge.key").symlink_to(key)
-    step = Step("s1", "s1-check")
+    step = Step("s1", "s1-prepare")
     munge.call(check, step, "lab")
     assert step.foreign == ([] if link else ["a munge key (/etc/munge/munge.key)"])
     assert any(call.startswith("runuser -u munge -- find ") for call in munge.calls)

@@ -62,7 +62,7 @@ def gate(shell: Shell) -> Gate:
     packages(shell, candidate="24.11.5-4")
 
     def run(**values: Any) -> subprocess.CompletedProcess[str]:
-        return shell.step(compose(ROLES, CHECK_OF_NODE), {**HEADER, **values}, name="a1-check")
+        return shell.step(compose(ROLES, CHECK_OF_NODE), {**HEADER, **values}, name="a1-prepare")
 
     return run
 
@@ -84,7 +84,7 @@ def test_a_good_machine_tells_its_facts_and_is_not_changed(gate: Gate, shell: Sh
     made = set(shell.root.rglob("*")) - before
     names = {str(path.relative_to(shell.root)) for path in made if "stubs" not in path.parts}
     assert names <= {
-        "calls", "var", "var/lib", "var/lib/tailrack", "var/log", "var/log/tailrack", "var/log/tailrack/a1-check.log",
+        "calls", "var", "var/lib", "var/lib/tailrack", "var/log", "var/log/tailrack", "var/log/tailrack/a1-prepare.log",
         "run/tailrack-private", "run/tailrack-private/tailrack.lock",
     }  # fmt: skip
     # A container reports its limits and not the resources of its host.
@@ -147,7 +147,7 @@ def test_a_node_runs_the_controllers_release_or_one_that_it_accepts(gate: Gate, 
             assert json.loads(done.stdout)["slurm_version"] == here, (here, controller)
         else:
             assert (done.returncode, done.stdout) == (1, ""), (here, controller)
-            assert done.stderr.startswith("tailrack: a1: step a1-check failed: "), (here, controller)
+            assert done.stderr.startswith("tailrack: a1: step a1-prepare failed: "), (here, controller)
             assert problem in done.stderr, (here, controller)
             assert "\nnext: " in done.stderr, (here, controller)
 
@@ -185,7 +185,7 @@ def test_a_machine_confines_jobs_only_with_both_controllers_and_one_hierarchy(ga
 
 def test_the_check_rejects_a_head_node_with_an_old_slurm(gate: Gate, shell: Shell) -> None:
     packages(shell, candidate="22.05.8-4")
-    done = shell.step(compose(ROLES, CHECK), HEADER | NO_BACKUP, name="head-check")
+    done = shell.step(compose(ROLES, CHECK), HEADER | NO_BACKUP, name="head-prepare")
     assert (done.returncode, done.stdout) == (1, "")
     assert "Slurm 22.05 is too old: dynamic nodes need 23.11 or newer" in done.stderr
 
@@ -213,7 +213,7 @@ def test_the_error_for_an_unsuitable_pod_names_an_alternative(shell: Shell, gate
 def test_a_login_that_is_not_root_is_refused(shell: Shell) -> None:
     refused = pytest.raises(Failure, match="the login is not root, and sudo did not give root")
     with shell.here(), mock.patch.object(passwd, "is_root", return_value=False), refused:
-        check(Step("a1", "a1-check"))
+        check(Step("a1", "a1-prepare"))
 
 
 def test_one_check_reports_all_problems_of_a_machine(gate: Gate, shell: Shell) -> None:

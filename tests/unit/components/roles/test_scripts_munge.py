@@ -286,7 +286,7 @@ def test_cut_off_anywhere_a_change_ends_with_one_key(head: Shell, monkeypatch: p
     monkeypatch.setattr("components.roles.munge.host.packages.ensure", lambda *_: None)
     with killed_before(number, ("write", "remove"), (held_jobs, keys)), head.here():
         services(Step("head", "head-services"), "2")
-    head.call(join, Step("head", "head-join"), JoinValues("lab", "2", NEW))
+    head.call(join, Step("head", "head-prepare"), JoinValues("lab", "2", NEW))
     assert change(head) == ""
     if head.path(HELD).exists():  # the timer runs it
         assert head.command("munge-release").returncode == 0
@@ -309,7 +309,7 @@ def test_the_key_of_another_state_is_refused_unless_the_config_asks_for_a_new_ge
         head.stub(name)
     head.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
     head.write("/var/lib/tailrack/munge.digests", f"{digest_of(f'{OLD}{chr(10)}')} lab\n")
-    step = Step("head", "head-join")
+    step = Step("head", "head-prepare")
     with head.here():
         join(step, JoinValues("lab", "1", OLD))  # as in a run of its own state, which records the generation
         with pytest.raises(Failure, match="belongs to another state") as failed:
@@ -344,6 +344,6 @@ def test_the_munge_error_contains_the_message_of_munged_and_a_remedy(
         ("Started munge.service", "munged does not start", "journalctl -u munge"),
     ):
         shell.stub("journalctl", f"cat <<'END'\n{said}\nEND")
-        failed = shell.failure_of(join, Step("a1", "a1-join"), JoinValues("lab", "1", "new"))
+        failed = shell.failure_of(join, Step("a1", "a1-prepare"), JoinValues("lab", "1", "new"))
         assert words in failed
         assert remedy in failed

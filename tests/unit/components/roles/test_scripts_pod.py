@@ -44,18 +44,18 @@ def test_a_pod_goes_through_its_own_phases_and_those_that_roles_name_for_pods() 
     assert called(compose(PODS, composition.CHECK_OF_POD).calls)[0] == "machine/pod_check"
     assert called(compose(PODS, composition.JOIN_OF_POD).calls) == [
         "machine/pod_join", "tailnet/pod_join", "tailnet/check_path", "munge/pod_join", "fabric/pod_join",
-        "ssh_trust/pod_join", "slurm/join",
+        "ssh_trust/pod_join",
     ]  # fmt: skip
     node = called(compose(PODS, composition.POD).calls)
     assert [call for call in node if not call.startswith("pod_staging/")] == [
         "machine/node", "names/pod", "users/machine", "user_groups/machine", "ssh_trust/pod", "gpu/pod", "pod/pod",
-        "health/pod", "slurm/pod",
+        "health/pod", "slurm/machine", "slurm/pod",
     ]  # fmt: skip
 
 
 def test_a_stack_with_a_pod_gives_it_its_plans_and_other_machines_the_same_as_before(build: Build) -> None:
     stack, before = build(with_pods()), build(HOSTS)
-    for step in ("dgx1-check", "dgx1-join", "dgx1-node", "dgx1-register"):
+    for step in ("dgx1-prepare", "dgx1-node", "dgx1-register"):
         assert stack.plan_text(step) == before.plan_text(step)
     assert "slurm/pod" in stack.called("pod1-node")
     assert "slurm/compute" not in stack.called("pod1-node")
@@ -79,7 +79,7 @@ def check(shell: Shell) -> Callable[[], subprocess.CompletedProcess[str]]:
     shell.path("/workspace").mkdir()
     shell.path("/run/systemd/system").rmdir()
     shell.stub("apt-get")
-    return lambda: shell.step(CHECK, {}, name="p1-check", host="p1")
+    return lambda: shell.step(CHECK, {}, name="p1-prepare", host="p1")
 
 
 def test_a_pod_has_a_size_a_volume_and_no_systemd(check: Callable[[], Any], shell: Shell) -> None:

@@ -300,7 +300,7 @@ def test_adopting_a_machine_checks_its_tailnet_settings_and_changes_none(tailsca
 
 def test_a_join_waits_for_one_answer_alone_and_no_direct_path(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tailnet_host, "_PING_SECONDS", 0)
-    step, head = Step("a1", "a1-join"), "100.64.0.1"
+    step, head = Step("a1", "a1-prepare"), "100.64.0.1"
     with shell.here(), mock.patch.object(tailnet_host, "compare_with_head"):
         # Like tailscale, it goes on after the answer.
         shell.stub("tailscale", "echo pong from head; exec tail -f /dev/null")
@@ -459,7 +459,7 @@ def test_the_check_rejects_tailnet_routes_or_dns_servers_before_the_join(tailsca
 def test_a_join_after_which_names_do_not_resolve_fails_until_they_do(tailscale: Tailscale) -> None:
     def join() -> Result:
         with mock.patch.object(login, "NAMES_SECONDS", 0):
-            return tailscale.shell.step(script_of("tailnet", *JOIN), HEADER, name="a1-join")
+            return tailscale.shell.step(script_of("tailnet", *JOIN), HEADER, name="a1-prepare")
 
     tailscale.shell.write("/etc/apt/sources.list", "deb https://mirror.example.org/debian trixie main\n")
     tailscale.shell.write("/etc/resolv.conf", "nameserver 10.0.0.2\n")

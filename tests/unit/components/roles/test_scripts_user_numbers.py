@@ -34,7 +34,7 @@ def head(shell: Shell) -> Shell:
 def run(shell: Shell, *phases: str, path: str = "/export", homes: str = "") -> subprocess.CompletedProcess[str]:
     users: dict[str, Value] = {"users_lines": ["bob 6003 6003"], "users_homes": homes}
     share: dict[str, Value] = {"nfs_exports_mount": "/shared", "nfs_exports_path": path}
-    return shell.step(script_of("users", *phases), {**users, **share}, name="head-check")
+    return shell.step(script_of("users", *phases), {**users, **share}, name="head-prepare")
 
 
 def test_an_unused_account_gets_the_new_uid_with_a_new_group_and_home(head: Shell) -> None:

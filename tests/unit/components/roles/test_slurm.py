@@ -275,7 +275,7 @@ def test_keepalive_of_the_user_is_added_to_tailracks_communication_parameters() 
 
 
 def header_of_join(host: Host) -> Mapping[str, Value]:
-    """The values of a machine's join."""
+    """The values with which a machine writes its own files of Slurm."""
     return cast(
         Mapping[str, Value], {**node_header(host), **machine_keys({"cgroups": True}, SMALL.settings, head_cgroups=True)}
     )
@@ -288,13 +288,13 @@ def test_each_machine_includes_its_own_line_of_gpus_which_may_be_empty(shell: Sh
     nodes = [one for one in LARGE.nodes if one.name in devices]
     assert len(nodes) == len(devices)
     for one in nodes:
-        assert_ok(shell.step(script_of("slurm", "join"), header_of_join(one)))
+        assert_ok(shell.step(script_of("slurm", "machine"), header_of_join(one)))
         (line,) = lines(shell.path("/etc/tailrack/gres.conf").read_text())
         kind = "a100" if one.name == "c2" else "h200"
         files = f"/dev/nvidia{devices[one.name]}"
         assert line == {"NodeName": one.name, "Name": "gpu", "Type": kind, "File": files}
     # slurmd would wait for a file that is not there.
-    assert shell.step(script_of("slurm", "join"), header_of_join(SMALL.nodes[0])).returncode == 0
+    assert shell.step(script_of("slurm", "machine"), header_of_join(SMALL.nodes[0])).returncode == 0
     assert shell.path("/etc/tailrack/gres.conf").read_text() == "# Written by tailrack.\n"
 
 

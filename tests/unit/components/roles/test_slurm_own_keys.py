@@ -104,8 +104,8 @@ def test_a_machines_keys_follow_the_config_the_head_node_and_its_own_check() -> 
         assert keys["node_cgroup_keys"].splitlines() == [*profile.cgroup], (head, wanted, offered)
 
 
-def test_every_machine_has_its_files_before_the_head_node_knows_it(shell: Shell) -> None:
-    assert shell.step(script_of("slurm", "join"), header_of_join(SMALL.nodes[1])).returncode == 0
+def test_every_machine_has_its_files_before_its_slurmd_starts(shell: Shell) -> None:
+    assert shell.step(script_of("slurm", "machine"), header_of_join(SMALL.nodes[1])).returncode == 0
     written = ["# Written by tailrack.", *CGROUPS.slurm, *CGROUPS.accounted]
     path = shell.path("/etc/tailrack/slurm.conf")
     assert path.read_text().splitlines() == written

@@ -48,7 +48,7 @@ def problems(folder: Path, raw: RawConfig, *secret: str) -> dict[str, str]:
 
 def test_a_password_for_sudo_is_the_first_line_of_secret_stdin_alone(build: Build) -> None:
     recorded = build(stack({"private_key_file": "key", "sudo_password": PASSPHRASE}), secret=("sites",))
-    step, of_root = recorded["dgx1-check"], recorded["door-check"]
+    step, of_root = recorded["dgx1-prepare"], recorded["door-prepare"]
     assert step.inputs["create"].endswith(" password'")
     assert step.inputs["stdin"].startswith(f"{PASSPHRASE}\n{{")
     assert not [one.name for one in recorded.resources if PASSPHRASE in one.in_plain_state]
@@ -61,12 +61,12 @@ def test_a_locked_key_goes_with_its_passphrase_and_both_are_secret(build: Build,
     raw = stack(site, {}, {"private_key_file": "key"})
     assert logins(key_folder, raw, "sites")[0].host.private_key_file == key_folder / "locked"
     recorded = build(raw, secret=("sites",))
-    connection = recorded["door-check"].inputs["connection"]
+    connection = recorded["door-prepare"].inputs["connection"]
     assert connection["privateKeyPassword"] == PASSPHRASE
     assert connection["privateKey"] == (key_folder / "locked").read_text()
     assert PASSPHRASE not in "".join(resource.in_plain_state for resource in recorded.resources)
     # The provider refuses the passphrase of a key that has none.
-    assert "privateKeyPassword" not in recorded["dgx1-check"].inputs["connection"]
+    assert "privateKeyPassword" not in recorded["dgx1-prepare"].inputs["connection"]
 
 
 def test_a_locked_key_without_a_passphrase_is_one_clear_problem_for_each_login(key_folder: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_file_of_hosts_holds_no_passphrase(key_folder: Path) -> None:
 
 def test_with_an_agent_there_is_no_key_and_no_socket_in_a_connection(build: Build, key_folder: Path) -> None:
     raw = stack({"agent": True, "bastion": {**BASTION, "agent": True}}, {}, {"private_key_file": "key"})
-    door, box = (build(raw)[f"{name}-check"].inputs["connection"] for name in ("door", "dgx1"))
+    door, box = (build(raw)[f"{name}-prepare"].inputs["connection"] for name in ("door", "dgx1"))
     assert not {"privateKey", "privateKeyPassword", "agentSocketPath"} & (door.keys() | door["proxy"].keys())
     assert box["privateKey"] == (key_folder / "key").read_text()
 
@@ -118,5 +118,5 @@ def test_behind_two_bastions_make_forwards_to_the_second(build: Build, monkeypat
     with pytest.raises(pulumi.RunError, match="run make up STACK="):
         build(raw)
     monkeypatch.setenv(FORWARDED, "1")
-    proxy = build(raw)["door-check"].inputs["connection"]["proxy"]
+    proxy = build(raw)["door-prepare"].inputs["connection"]["proxy"]
     assert (proxy["host"], proxy["port"]) == (local_address(pulumi.get_stack(), "rack"), LOCAL_PORT)

@@ -298,8 +298,8 @@ def test_a_step_sends_only_its_values(build: Build, lab_config: RawConfig) -> No
     """The CLI writes the whole state twice a step: with the scripts in it, 64 hosts took 250 s and 9 GB."""
     stack = build(lab_config)
     sizes = {step.name: len(json.dumps(step.inputs)) for step in stack.remote if step.name.startswith("a1-")}
-    assert len(sizes) == 4
-    assert max(sizes.values()) < 4_000, sizes
+    assert len(sizes) == 3
+    assert sum(sizes.values()) < 8_500, sizes
 
 
 def test_the_login_reads_its_files_and_root_reads_only_its_pipe() -> None:

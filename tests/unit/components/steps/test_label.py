@@ -11,8 +11,8 @@ from components.steps.label import StepLabel
 def test_a_label_is_read_as_it_was_written(word: str) -> None:
     for label in (
         StepLabel(word, "b1", "text"),
-        StepLabel("b1-check", word, "text"),
-        StepLabel("b1-check", "b1", word),
+        StepLabel("b1-prepare", word, "text"),
+        StepLabel("b1-prepare", "b1", word),
     ):
         assert StepLabel.of(label.on("bash -c 'true'; false")) == label
 

@@ -270,16 +270,16 @@ def test_cloud_init_that_does_not_end_is_named(shell: Shell) -> None:
 
 def test_a_head_nodes_package_lists_are_read_while_it_joins(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config)
-    (looked,) = stack.packages("head-join", "begin_lists")
+    (looked,) = stack.packages("head-prepare", "begin_lists")
     (wanted,) = [packages for packages in stack.packages("head-head") if "slurmctld" in packages]
     assert looked == wanted
-    assert wanted not in stack.packages("head-join")
+    assert wanted not in stack.packages("head-prepare")
 
 
 def test_a_nodes_packages_come_while_the_head_node_is_being_set_up(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config)
-    calls = json.loads(stack.plan_text("a1-join"))["calls"]["up"]
-    (later,) = [packages for packages in stack.packages("a1-join") if "slurmd" in packages]
+    calls = json.loads(stack.plan_text("a1-prepare"))["calls"]["up"][-1][2:]
+    (later,) = [packages for packages in stack.packages("a1-prepare") if "slurmd" in packages]
     # slurmd brings munge with it, which would make a key of its own.
     install = next(at for at, call in enumerate(calls) if "slurmd" in call and call[0] != "begin_lists")
     munge = next(at for at, call in enumerate(calls) if "components.roles.munge.host" in call)
@@ -288,5 +288,5 @@ def test_a_nodes_packages_come_while_the_head_node_is_being_set_up(build: Build,
     assert stack.packages("a1-node") == [later]
     # While the machine joins the tailnet their lists are read.
     assert calls[0][0] == "begin_lists"
-    assert stack.packages("a1-join", "begin_lists") == [later]
-    assert stack.packages("a1-join", "remember_ahead") == [later]
+    assert stack.packages("a1-prepare", "begin_lists") == [later]
+    assert stack.packages("a1-prepare", "remember_ahead") == [later]

@@ -42,15 +42,8 @@ OF_THE_HEAD: dict[str, Any] = {
 }  # fmt: skip
 ROLES = roles(parse(LAB, base_dir=Path()))
 CHECK, JOIN, REACH, REGISTER, NODE, HEAD = (
-    composition.answer(ROLES, phases)
-    for phases in (
-        composition.CHECK_OF_NODE,
-        composition.JOIN,
-        composition.JOIN_OF_NODE,
-        composition.REGISTER,
-        composition.NODE,
-        composition.HEAD,
-    )
+    composition.answer(ROLES, getattr(composition, name))
+    for name in ("CHECK_OF_NODE", "JOIN", "JOIN_OF_NODE", "REGISTER", "NODE", "HEAD")
 )
 STEPS = {"check": CHECK, "join": JOIN, "check_path": REACH, "node": NODE}
 HOSTILE: list[Any] = [
@@ -145,7 +138,7 @@ def test_no_field_of_a_node_takes_a_value_of_another_kind() -> None:
 
 @given(st.text())
 def test_the_program_continues_after_any_output_of_a_step(text: str) -> None:
-    found = REACH.read("a1-join", text)
+    found = REACH.read("a1-prepare", text)
     assert set(found) == {*(REACH.fields or ()), "problem"}
     assert found["problem"]
 
@@ -154,11 +147,11 @@ def test_the_program_continues_after_any_output_of_a_step(text: str) -> None:
     "text", ["[" * 100_000, '{"a":' * 50_000, "9" * 5_000, "NaN", "null", "[]", '{"sshd_port": 1e400}']
 )
 def test_an_answer_that_breaks_parsers_is_a_problem_and_no_error(text: str) -> None:
-    assert JOIN.read("a1-join", text)["problem"]
+    assert JOIN.read("a1-prepare", text)["problem"]
 
 
 def test_one_node_that_answers_nonsense_stops_no_other(build: Build, lab_config: RawConfig) -> None:
-    stack = build(lab_config, answers={"b1-join": "Segmentation fault"})
+    stack = build(lab_config, answers={"b1-prepare": "Segmentation fault"})
     assert stack.header("b1-register")["node_problem"].startswith("its answer is not a JSON object of at most 1048576")
     assert stack.header("b1-register")["node_address"] == ""
     assert stack.header("a1-register")["node_problem"] == ""

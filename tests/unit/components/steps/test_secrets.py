@@ -25,7 +25,7 @@ def stacks(build: Build, lab_config: RawConfig, hosts_config: RawConfig) -> list
 
 def test_every_secret_reaches_the_steps_that_need_it_and_no_others(stacks: list[Any], secrets: dict[str, str]) -> None:
     for stack, private_key in zip(stacks, ("lab private key", "private key file"), strict=True):
-        joins = {step.name for step in stack.remote if step.name.endswith("-join")}
+        joins = {step.name for step in stack.remote if step.name.endswith("-prepare")}
         assert 3 <= len(joins) < len(stack.remote) - 5
         for step in stack.remote:
             for name in ("munge key", "auth key"):
@@ -61,5 +61,5 @@ def test_the_head_link_contains_two_keys_alone(build: Build, lab_config: RawConf
 
 def test_without_an_auth_key_the_input_of_a_join_is_secret_all_the_same(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config)
-    assert stack.header("a1-join")["tailnet_auth_key"] == ""
-    assert "stdin" in stack["a1-join"].secret_paths
+    assert stack.header("a1-prepare")["tailnet_auth_key"] == ""
+    assert "stdin" in stack["a1-prepare"].secret_paths

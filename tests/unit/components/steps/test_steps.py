@@ -70,7 +70,7 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     assert calls == [
         "machine", "machine", "firewall", "munge", "names", "names", "users", "user_groups", "ssh_trust", "ssh_trust",
         "user_keys", "user_keys", "nfs_exports", "nfs_exports", "mounts", "gpu",
-        "profiling", "health", "scratch", "slurm", "spot_notice", "datasets", "pam_slurm_adopt",
+        "profiling", "health", "scratch", "slurm", "slurm", "spot_notice", "datasets", "pam_slurm_adopt",
         "monitoring", "mlflow", "held_packages",
     ]  # fmt: skip
 
