@@ -25,7 +25,7 @@ FACTS = {
 }  # fmt: skip
 # A machine whose config promises no GPU, in a cluster whose controller is the newest and confines no jobs.
 HEADER: dict[str, Value] = {
-    "node_promised_cpus": 0, "node_promised_mb": 0,
+    "node_promised_cpus": 0, "node_promised_mb": 0, "user_keys_identities": [],
     "node_gpu_kind": "", "node_gpu_count": 0, "head_slurm_version": "24.11.5-4", "head_slurm_oldest": "21.08",
     "head_cgroups": False, "slurm_needs_cgroups": "", "node_adopt": False,
     "tailnet_control_url": None, "node_take_over": False,
