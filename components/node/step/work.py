@@ -122,6 +122,8 @@ class Work:
         elif kind == "tasks":
             minute.write_tasks(*words)
         elif kind == "end_tasks":
+            # The machine leaves. If that is cut off, the next join must not be taken for done.
+            files.remove(JOINED)
             minute.end_tasks()
         elif kind == "packages":
             packages.ensure(self.step.host, *words)

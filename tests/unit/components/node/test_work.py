@@ -8,7 +8,7 @@ import pytest
 from components.node.step.values import read_values
 from components.steps.composition import Script
 from tests.unit.components.node.example_phases import Values
-from tests.unit.shell import Shell, assert_fails
+from tests.unit.shell import Shell, assert_fails, assert_ok
 
 MODULE = "tests.unit.components.node.example_phases"
 VALUES: dict[str, Any] = {"rows": [["a", 1], "b 2"], "text": 5, "count": 3, "on": True, "maybe": None}
@@ -86,3 +86,5 @@ def test_a_join_runs_again_for_another_value_or_outside_the_tailnet_and_else_ans
     assert [joins(text=6, repair="1"), joins(text=6, repair="1", state="NeedsLogin")] == [False, True]
     assert joins("crash", text=7, repair="1")
     assert joins(text=6, repair="1"), "the last complete join was with these values, but another one began"
+    assert_ok(shell.step(script(("end_tasks",)), {}))
+    assert joins(text=6, repair="1"), "the machine began to leave"

@@ -152,7 +152,7 @@ def test_the_table_has_a_line_a_node_and_reason_and_next_command_of_those_that_a
     found = [node("IDLE", "DRAIN", reason="disk\x1b[2J", by="ada", since=NOW - 7200), Node("b22", frozenset({"IDLE"}))]
     shown = nodes.as_text(found, {each.name: why_out(each) for each in found}, NOW).splitlines()
     assert shown[0] == "a1   drained"
-    assert re.fullmatch(r"     person ada, since 20\d\d-\d\d-\d\d \d\d:\d\d UTC \(2 h\): disk \[2J", shown[1])
+    assert re.fullmatch(r"     person ada, since 20\d\d-\d\d-\d\d \d\d:\d\d UTC \(2 h 0 min\): disk \[2J", shown[1])
     assert shown[2:] == ["     next: tailrack resume a1 (when ada is done)", "b22  idle", "1 of 2 nodes out"]
     (out, idle) = json.loads(nodes.as_json(found, {each.name: why_out(each) for each in found}))["nodes"]
     assert (out["whose"], out["who"], out["since"], out["out"]) == ("person", "ada", NOW - 7200, True)
