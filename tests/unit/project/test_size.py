@@ -8,14 +8,14 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 50_251,
+    "lines of code": 50_014,
     "Python files in components/": 330,
-    "lines of code in tests/": 51_828,
-    "lines of bash": 1_717,
+    "lines of code in tests/": 51_827,
+    "lines of bash": 1_716,
     "units": 25,
     "timers": 3,
     "names of values in components/": 61,
-    "words in README.md and docs/": 27_947,
+    "words in README.md and docs/": 27_931,
     "pages in docs/": 23,
 }
 LEAST_MEDIAN = 143  # lines of a file in components/
