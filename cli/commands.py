@@ -17,7 +17,7 @@ from lab.errors import LabError
 from stacks import bugs
 from stacks.yaml_file import FileError
 
-# Functions by module, each with the name of its command.
+# The names of commands and of their functions, by module. Looked up late, so that a test can replace one.
 _COMMANDS = {
     init: "init",
     change_commands: "up preview down reap sweep",
@@ -41,14 +41,10 @@ def parser(about: str | None) -> argparse.ArgumentParser:
             run = getattr(module, name)
             parsers[name] = commands.add_parser(name.replace("_", "-"), help=run.__doc__)
             parsers[name].set_defaults(run_command=run)
-    up = parsers["up"]
-    up.add_argument("--refresh", action="store_true", help=_REFRESH)
-    elastic = parsers["elastic"]
-    elastic.add_argument("--once", action="store_true", help="end when nothing is left to do")
-    rent = parsers["rent"]
-    rent.add_argument("--result", type=Path, required=True, help="file for the failures by node")
-    down = parsers["down"]
-    down.add_argument("--cluster-gone", action="store_true", help="for a pool whose cluster no longer exists")
+    parsers["up"].add_argument("--refresh", action="store_true", help=_REFRESH)
+    parsers["elastic"].add_argument("--once", action="store_true", help="end when nothing is left to do")
+    parsers["rent"].add_argument("--result", type=Path, required=True, help="file for the failures by node")
+    parsers["down"].add_argument("--cluster-gone", action="store_true", help="for a pool whose cluster is gone")
     preview = parsers["preview"]
     preview.add_argument("--comment", type=Path, help="also write it as Markdown for a pull request")
     preview.add_argument("--refresh", action="store_true", help=_REFRESH)

@@ -27,7 +27,6 @@ from components.steps.delivery import deliver
 from components.steps.step import REPAIR, Step
 from components.steps.values import OutputField, Value, as_output, combine, output_fields
 
-PREPARE_LABEL = "check the machine, join the tailnet"
 # A check takes seconds, but a new machine may be busy with cloud-init or its first updates (node/packages.py).
 CHECK_LIMIT_SECONDS = 1500
 # One CPU compiles a release of Slurm in less than an hour, after making a root folder (role slurm_release).
@@ -197,6 +196,19 @@ class Member(pulumi.ComponentResource):
             **more,
         )
 
+    def _prepare(
+        self,
+        script: composition.Script,
+        phases: Sequence[str],
+        values: Mapping[str, Value],
+        delivered: Sequence[pulumi.Resource],
+        join_limit: int,
+        **more: Any,
+    ) -> Step:
+        """Return the step that checks the machine and lets it join, within `join_limit` seconds after the checks."""
+        label, limit = "check the machine, join the tailnet", CHECK_LIMIT_SECONDS + join_limit
+        return self._step("prepare", script, phases, values, label, delivered, limit_seconds=limit, **more)
+
 
 class ComputeNode(Member):
     """One member of the cluster.
@@ -245,11 +257,8 @@ class ComputeNode(Member):
         self._roles, self._secrets = roles, secrets
         scripts = (prepare_script, node_script, *([services] if services else []))
         delivered = self._deliver(scripts, values, after)
-        prepare = self._step(
-            *("prepare", prepare_script, (*steps.check, *steps.join), values, PREPARE_LABEL, delivered),
-            renewed=access.renewed_secrets,
-            limit_seconds=CHECK_LIMIT_SECONDS + TIME_LIMIT_SECONDS,
-        )
+        phases, renewed = (*steps.check, *steps.join), access.renewed_secrets
+        prepare = self._prepare(prepare_script, phases, values, delivered, TIME_LIMIT_SECONDS, renewed=renewed)
         self.facts = prepare.result
         values |= detected_header(host, self.facts, head.settings, head.cgroups, values["nfs_exports_path"])
         self.confined = values["node_confined"]

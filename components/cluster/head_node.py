@@ -8,8 +8,6 @@ from typing import Any
 import pulumi
 
 from components.cluster.compute_node import (
-    CHECK_LIMIT_SECONDS,
-    PREPARE_LABEL,
     Member,
     detected_gpus,
     detected_header,
@@ -104,12 +102,8 @@ class HeadNode(Member):
         self._secrets = secrets
         node_scripts = (*scripts_for_nodes(roles, pods=pods), *_optional_scripts(settings))
         delivered = self._deliver((prepare_script, head_script, self._services, *node_scripts), values)
-        prepare = self._step(
-            *("prepare", prepare_script, (*composition.CHECK, *composition.JOIN), values, PREPARE_LABEL, delivered),
-            needed=True,
-            renewed=access.renewed_secrets,
-            limit_seconds=CHECK_LIMIT_SECONDS + _join_limit(settings),
-        )
+        checked, renewed, limit = (*composition.CHECK, *composition.JOIN), access.renewed_secrets, _join_limit(settings)
+        prepare = self._prepare(prepare_script, checked, values, delivered, limit, needed=True, renewed=renewed)
         self.facts = prepare.result
         self.gpus = detected_gpus(host, self.facts)
         cgroups = settings.slurm.cgroups

@@ -49,6 +49,8 @@ _ONLY_PODS = ("pod_check", "pod_join", "pod", "pod_register", "pod_leave", "pod_
 _STEPS_WITH_TASKS = ("machine", "services")
 _STEPS_WITH_RECORD = (*_STEPS_WITH_TASKS, "node_services")
 _END_TASKS: Call = ("end_tasks",)
+# Returns whether a machine that has joined is still in the tailnet.
+IS_JOINED = ("components.roles.tailnet.tailscale", "is_running")
 # The functions that undo a phase.
 _UNDO = {
     "register": ("release", "forget"),
@@ -271,7 +273,7 @@ def prepare(roles: Sequence[Role], check: Sequence[str], join: Sequence[str], **
     work = compose(roles, join, ahead=more.get("ahead", ()), next_phases=more.get("next_phases", ()))
     # A machine that has joined needs no other auth key.
     lasting = sorted(work.reads - {"tailnet_auth_key"})
-    up = (*checks.calls["up"], ("join", lasting, *work.calls["up"]))
+    up = (*checks.calls["up"], ("join", lasting, *IS_JOINED, *work.calls["up"]))
     return Script({"up": up}, checks.reads | work.reads, {**checks.texts, **work.texts})
 
 

@@ -19,7 +19,7 @@ from components.node.step.step import STATE_DIR, Step
 from components.node.step.values import arguments
 
 # A call: `["python", MODULE, FUNCTION]`, `["files", [PATH, MODE, OWNER, TEXT, NEEDS]...]`, `["checks", CALL...]`,
-# `["join", NAMES, CALL...]`, `["owner", STEP, OWNER, ITEMS]` before those of a role (declared.py),
+# `["join", NAMES, MODULE, FUNCTION, CALL...]`, `["owner", STEP, OWNER, ITEMS]` before those of a role (declared.py),
 # `["tasks", KEY, ROWS]`, `["end_tasks"]`, or one of the calls of packages with their names.
 Call = Sequence[Any]
 # A digest of the last complete join's program, calls and values, and its answer.
@@ -166,8 +166,8 @@ class Work:
         if problems:
             raise problems[0]
 
-    def _join(self, names: Sequence[str], *calls: Call) -> None:
-        """Run the calls, unless they have run with the same values and the machine is in the tailnet.
+    def _join(self, names: Sequence[str], module: str, function: str, *calls: Call) -> None:
+        """Run the calls, unless they have run with the same values and the function says that the machine is in.
 
         Jobs may run here: then only the last answer is reported.
         """
@@ -175,7 +175,7 @@ class Work:
         inputs = json.dumps([str(Path(__file__).parents[3]), self.step.repair, calls, values], sort_keys=True)
         digest = hashlib.sha256(inputs.encode()).hexdigest()
         last, _, answer = (files.read(JOINED) or "").partition("\n")
-        if last == digest and importlib.import_module("components.roles.tailnet.tailscale").is_running():
+        if last == digest and getattr(importlib.import_module(module), function)():
             note("nothing of the join has changed")
             self.step.results |= json.loads(answer)
             return

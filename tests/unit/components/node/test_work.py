@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from components.node.step.values import read_values
-from components.steps.composition import Script
+from components.steps.composition import IS_JOINED, Script
 from tests.unit.components.node.example_phases import Values
 from tests.unit.shell import Shell, assert_fails, assert_ok
 
@@ -75,7 +75,7 @@ def test_a_join_runs_again_for_another_value_or_outside_the_tailnet_and_else_ans
     def joins(last: str = "tell", state: str = "Running", repair: str = "", **values: Any) -> bool:
         shell.path("/etc/one").unlink(missing_ok=True)
         shell.stub("tailscale", f"""echo '{{"BackendState": "{state}"}}'""")
-        step = script(("join", ["text"], file, python(last)), phases=tuple(VALUES))
+        step = script(("join", ["text"], *IS_JOINED, file, python(last)), phases=tuple(VALUES))
         done = shell.step(step, {**VALUES, **values}, repair=repair)
         assert done.returncode or "told" in done.stdout, done.stderr
         return shell.path("/etc/one").exists()

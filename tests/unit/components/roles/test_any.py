@@ -85,7 +85,7 @@ def test_every_phase_in_python_can_read_the_values_of_its_steps(build: Build, ra
 def flat(calls: list[list[Any]]) -> Iterator[list[Any]]:
     """Calls, and those that are checks or of a join."""
     for call in calls:
-        yield from call[1:] if call[0] == "checks" else call[2:] if call[0] == "join" else [call]
+        yield from call[1:] if call[0] == "checks" else call[4:] if call[0] == "join" else [call]
 
 
 def test_each_task_is_in_its_step_and_each_file_is_of_one_role() -> None:

@@ -278,7 +278,7 @@ def test_a_head_nodes_package_lists_are_read_while_it_joins(build: Build, lab_co
 
 def test_a_nodes_packages_come_while_the_head_node_is_being_set_up(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config)
-    calls = json.loads(stack.plan_text("a1-prepare"))["calls"]["up"][-1][2:]
+    calls = json.loads(stack.plan_text("a1-prepare"))["calls"]["up"][-1][4:]
     (later,) = [packages for packages in stack.packages("a1-prepare") if "slurmd" in packages]
     # slurmd brings munge with it, which would make a key of its own.
     install = next(at for at, call in enumerate(calls) if "slurmd" in call and call[0] != "begin_lists")
