@@ -3,20 +3,12 @@
 The tests share two pods and run in the order of this file. The tailnet's policy is that of such pods.
 """
 
-import json
-import subprocess
-from pathlib import Path
-
 import pytest
 
-from components.roles.order import roles
-from components.roles.tailnet.policy import Pods, policy, ports
-from lab.identity import control_name
-from stacks.config import parse
+from components.roles.tailnet.policy import Pods
+from tests.faults.test_pod_jobs import HOME, ada, reaches, write_policy
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually, own_machine, start_pod, stop_pod
 
-HOME = "/shared/home/ada"
-POLICY = "/state/open.policy.json"
 SUM = (
     "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.size, c.allreduce(c.rank + 1), len(c.allreduce([0] * 10**6)))"
 )
@@ -40,15 +32,8 @@ def cluster(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory)
     )
     made.config.setdefault("tailrack:slurm", {}).setdefault("settings", {})["SlurmdTimeout"] = 30
     made.up_ok()
-    settings = parse({key.removeprefix("tailrack:"): value for key, value in made.config.items()}, base_dir=Path())
-    path = tmp_path_factory.mktemp("policy") / "policy.json"
-    path.write_text(json.dumps(policy("tag:cluster", ports(roles(settings)), pods=Pods.TOGETHER)))
-    subprocess.run(["docker", "cp", "-q", path, f"{control_name(made.lab)}:{POLICY}"], check=True)
+    write_policy(made, Pods.TOGETHER, tmp_path_factory.mktemp("policy"))
     return made
-
-
-def ada(cluster: ClusterUnderTest, command: str, limit: float = 60) -> str:
-    return cluster.run_as("ada", "head", command, limit)
 
 
 def idle(cluster: ClusterUnderTest) -> bool:
@@ -57,10 +42,7 @@ def idle(cluster: ClusterUnderTest) -> bool:
 
 def test_the_policy_closes_the_head_node_to_pods(cluster: ClusterUnderTest) -> None:
     address = cluster.run("head", "cat /var/lib/tailrack/members/head/address").strip()
-    tries = f"timeout 6 bash -c 'exec 3<>/dev/tcp/{address}/22' 2>/dev/null && echo open || true"
-    eventually(
-        lambda: not ada(cluster, f'srun -p pods -D /tmp bash -c "{tries}"').strip(), 40, "the policy is in force"
-    )
+    eventually(lambda: not reaches(cluster, address, 22), 40, "the policy is in force")
     assert "MaxNodes=UNLIMITED" in cluster.run("head", "scontrol show partition pods")
 
 
