@@ -15,7 +15,7 @@ from components.node import run as running
 from components.node.accounts import as_user
 from components.node.artifacts import take_artifact
 from components.node.failure import Failure
-from components.node.log import STATE_DIR
+from components.node.log import STATE_DIR, note, printable
 from components.node.packages import architecture
 from components.node.passwd import user_named
 from components.node.run import attempt, exists, run
@@ -56,6 +56,7 @@ z /dev/fuse 0666 root root"""
 _REMOVE = """exec 2>/dev/null
 find "$@" -xdev -type d ! -perm -u=rwx -exec chmod u+rwx {} +
 rm -rf --one-file-system -- "$@"
+find "$@" -xdev -mindepth 1
 """
 
 
@@ -153,11 +154,9 @@ def _leave_out_profile() -> None:
 
 def ensure_apparmor(step: Step) -> None:
     """Load Enroot's AppArmor profile where users need a profile to create namespaces (since Ubuntu 24.04)."""
-    if kernel.read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").strip() != "1":
-        return
-    if "enroot-nsenter" in kernel.read("/sys/kernel/security/apparmor/profiles"):
-        return
-    if not attempt("apparmor_parser", "-r", _PROFILE).ok:
+    needed = kernel.read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").strip() == "1"
+    loaded = "enroot-nsenter" in kernel.read("/sys/kernel/security/apparmor/profiles")
+    if needed and not loaded and not attempt("apparmor_parser", "-r", _PROFILE).ok:
         raise Failure(
             "AppArmor does not load Enroot's profile, without which users cannot start containers here",
             f"run 'apparmor_parser -r {_PROFILE}' on {step.host} to see why, then run up again",
@@ -203,7 +202,10 @@ def remove_files_of(name: str) -> None:
         folder = f"user-{user.pw_uid}"
         paths = (f"{local}/users/{folder}", f"/var/cache/enroot/{folder}", f"{local}/imported/{folder}-{name}")
         numbers = (user.pw_uid, user.pw_gid)
-        as_user(numbers, "/bin/bash", "-c", _REMOVE, "-", *map(files.on_disk, paths), limit=_COPY_LIMIT)
+        ended = as_user(numbers, "/bin/bash", "-c", _REMOVE, "-", *map(files.on_disk, paths), limit=_COPY_LIMIT)
+        rest = paths if ended.status == 124 else ended.output.splitlines()
+        if rest:
+            note(f"could not remove files of {name}: {printable(' '.join(rest), 2000)}")
 
 
 def ensure_smoke_image() -> None:
@@ -214,14 +216,12 @@ def ensure_smoke_image() -> None:
     with work_folder() as folder:
         for name in ("bin", "etc", "tmp", "root", "usr", "usr/bin", "proc", "sys", "dev", "run", "var"):
             files.make_folder(f"{folder}/{name}")
-        busybox = shutil.which("busybox", path=running.PATH)
-        place_copy(busybox or "busybox", f"{folder}/bin/busybox", 0o755)
+        place_copy(shutil.which("busybox", path=running.PATH) or "busybox", f"{folder}/bin/busybox", 0o755)
         for name in ("sh", "cat", "id"):
             files.link(f"{folder}/bin/{name}", "busybox")
         text = f"tailrack inside {base64.b64encode(secrets.token_bytes(16)).decode()}"
         for path in (inside, f"{folder}/etc/tailrack-inside"):
             files.write(path, text)
         files.remove(f"{image}.new")
-        options = ("-all-root", "-no-progress", "-quiet")
-        run("mksquashfs", files.on_disk(folder), files.on_disk(f"{image}.new"), *options)
+        run("mksquashfs", files.on_disk(folder), files.on_disk(f"{image}.new"), "-all-root", "-no-progress", "-quiet")
     files.rename(f"{image}.new", image)

@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from components.roles.enroot_pyxis.enroot import remove_files_of
 from components.roles.role import Value
 from components.steps.composition import CHECK
 from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
@@ -49,6 +50,17 @@ def test_an_unused_account_gets_the_new_uid_with_a_new_group_and_home(head: Shel
     changes = [call.split()[0] for call in head.calls if call.split()[0].endswith(("add", "del"))]
     assert changes == ["userdel", "groupdel", "groupadd", "useradd"]
     assert run(head, "machine").returncode == 0
+
+
+def test_the_log_names_images_of_an_account_that_cannot_be_removed(
+    head: Shell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head.write("etc/tailrack/containers", "SHARED=/shared\nLOCAL=/var/lib/enroot\n")
+    head.stub("setpriv", 'shift 4; exec "$@"')
+    image = head.write("var/lib/enroot/users/user-6002/own/a", "")
+    head.stub("rm", "exit 1")
+    head.call(remove_files_of, "bob")
+    assert f"could not remove files of bob: {image.parent} {image}\n" in capsys.readouterr().err
 
 
 def test_the_step_rejects_and_keeps_an_account_with_a_file_in_its_home(head: Shell) -> None:
