@@ -201,7 +201,7 @@ def _build_environment(settings: Validation) -> str:
         return ""
     values = {
         "TAILRACK_SOURCE": nccl.source or SOURCE,
-        "TAILRACK_SHA256": nccl.source_sha256 if nccl.source else SOURCE_SHA256,
+        "TAILRACK_SHA256": nccl.source_sha256 or SOURCE_SHA256,
         "TAILRACK_COLLECTIVES": " ".join((nccl.collective, *nccl.more_collectives)),
     }
     return "\n".join(f"{name}={shlex.quote(value)}" for name, value in values.items())

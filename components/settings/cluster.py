@@ -32,11 +32,10 @@ class UserLimits(Section):
     """Limits for all processes of one user on the head node together. Jobs, root and tailrack's login have none."""
 
     enabled: bool = True
-    """Limit what each user can take of the head node, so that no one can stop slurmctld ([day
-    2](day-2.md#users-on-the-head-node)); false sets no limits."""
+    """Limit each user on the head node ([day 2](day-2.md#users-on-the-head-node)), so that no one can stop
+    slurmctld."""
     memory_percent: Whole = key(ge=5, le=100, default=50)
-    """Percent of the head node's memory that all processes of a user may use; beyond that the kernel ends the largest
-    of them."""
+    """Percent of the head node's memory for a user's processes; beyond that the kernel ends the largest of them."""
     cpu_percent: Whole = key(ge=5, le=100, default=75)
     """Percent of the head node's CPUs that all processes of a user may use; 100: no limit."""
     tasks: Whole = key(ge=128, le=1_000_000, default=4096)
@@ -47,20 +46,18 @@ class Head(Section):
     """The head node: it runs slurmctld, serves the share, and accepts log-ins."""
 
     name: NodeName = key(fix="write a name such as head", default="head")
-    """The head node's name. At a `lab` site it is one more container, at a `hosts` site one of the hosts, at a
-    `local` site this machine."""
+    """The head node's name: of one more machine, or of one of the `hosts`; at a `local` site, of this machine."""
     site: str = key("the name of a site", "write the name of one of the sites")
     """The head node's site."""
     restore_from: str | None = key(
         "latest, or a backup's id in hexadecimal", "write latest", pattern=r"^(latest|[0-9a-f]{8,64})$", default=None
     )
-    """Restore the head node on a new machine from a backup: `latest`, or a backup's id
-    ([day-2.md](day-2.md#a-head-node-that-is-lost))."""
+    """[Restore the head node](day-2.md#a-head-node-that-is-lost) from a backup: `latest`, or a backup's id."""
     compute: bool = False
     """True runs jobs on the head node too, with `accept_root_risk`."""
     accept_root_risk: bool = False
-    """True accepts that root of any compute node can become root of a head node that runs jobs
-    ([security.md](security.md#the-trust-domain))."""
+    """True accepts [the risk](security.md#the-trust-domain): root of a compute node can become root of this head
+    node."""
     user_limits: UserLimits = UserLimits()
     """Limits for each user's processes on the head node."""
 

@@ -137,9 +137,9 @@ class Report:
         top = _TOP.match(path) if self._secret_keys else None
         return top is not None and top[1] in self._secret_keys
 
-    def value(self, path: str, value: object) -> str:
+    def value(self, path: str, value: Any, show: Callable[[Any], str] = shown) -> str:
         """Return the value at `path` for a message."""
-        return MASK if self.hides(path) else shown(value)
+        return MASK if self.hides(path) else show(value)
 
     def bad(self, place: tuple[object, ...], problem: str, breaks: str, fix: str | Callable[[], str]) -> None:
         """Keep a problem of the value at the parts of a path (see `at`); the line begins with it."""

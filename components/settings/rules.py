@@ -56,15 +56,16 @@ def check_unique(
     fix: str = "rename one of them",
     others: Mapping[Any, str] | None = None,
 ) -> dict[Any, str]:
-    """Report values of a key that two sections have. Return the place of the first section with each value.
+    """Report values of a key, in any case, that two sections have. Return the place of each value's first section.
 
     problem   completes "VALUE ..."; `{}` in it is the place of the first section
     others    places of other sections, by their values
     """
     places = dict(others or {})
     for section in sections:
-        own = report.place(section)
-        if (first := places.setdefault(getattr(section, name), own)) != own:
+        own, value = report.place(section), getattr(section, name)
+        value = value.lower() if isinstance(value, str) else value
+        if value is not None and (first := places.setdefault(value, own)) != own:
             report.bad((section, name), problem.format(first), breaks, fix)
     return places
 
@@ -76,6 +77,27 @@ def check_both(section: Section, one: str, other: str, breaks: str, report: Repo
             key, path = keys_of(type(section))[partner], report.at(section, partner)
             fix = key.remedy(path) if key.secret else f"write {partner} too"
             report.add((section, name), f"is set without {partner}", breaks, fix)
+
+
+Kinds = Mapping[str, Collection[str]]
+
+
+def check_kinds(
+    section: Section, kind: str, kinds: Kinds, breaks: str, report: Report, by: str = "kind", required: str = ""
+) -> None:
+    """Report keys of a section that are of other kinds than it. `kinds` has the kinds of each such key.
+
+    by          the key that decides about the kind
+    required    the consequence if one of these keys is missing; empty if none is required
+    """
+    for name in kinds:
+        given = name in section.model_fields_set
+        if given and kind not in kinds[name]:
+            fix = f"remove it, or write {by}: {' or '.join(kinds[name])}"
+            report.add((section, name), f"is not a key of {by} {kind}", breaks, fix)
+        elif required and not given and kind in kinds[name]:
+            path = report.at(section, name)
+            report.add(path, f"is missing for {by} {kind}", required, keys_of(type(section))[name].remedy(path))
 
 
 def check_local(section: Section, name: str, breaks: str, stack: Stack, report: Report) -> None:

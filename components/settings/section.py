@@ -106,7 +106,7 @@ def _words(name: str, info: FieldInfo, secret: bool) -> Help:
     """Return the help of a key. A secret's `fix` may be empty, for the command that sets it."""
     bases, metadata = _parts(info.annotation, info.metadata)
     own = next((item for item in info.metadata if isinstance(item, KeyHelp)), KeyHelp())
-    of_type = next((item for item in metadata if isinstance(item, Help) and item is not own), Help())
+    of_type = next((item for item in reversed(metadata) if isinstance(item, Help) and item is not own), Help())
     wants, fix = _of_type(name, bases[0], metadata, info)
     some = " (at least one)" * any(getattr(item, "min_length", 0) for item in metadata if get_origin(bases[0]) is tuple)
     return Help(

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, WrapValidator
@@ -111,16 +110,21 @@ def check_name(value: str, pattern: str = r"[a-z]([a-z0-9-]*[a-z0-9])?") -> str:
     return value
 
 
-def check_node_name(value: str) -> str:
-    """Return a valid node name that is no name of a NodeSet."""
-    if value.startswith((SITE_PREFIX, GPU_PREFIX)):
-        problem = f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', the prefixes of NodeSets"
-        refuse(problem, "a node with the name of a NodeSet could not register with slurmctld")
-    return check_name(value)
+def own_prefix(breaks: str) -> AfterValidator:
+    """Return a validator that rejects a name with a prefix of NodeSets."""
+    problem = (
+        f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', the prefixes of NodeSets, which select nodes for partitions"
+    )
+    return must(lambda name: not name.startswith((SITE_PREFIX, GPU_PREFIX)), problem, breaks)
+
+
+own_node_name = own_prefix("a node with the name of a NodeSet could not register with slurmctld")
 
 
 PartitionName = Annotated[str, Field(max_length=63), AfterValidator(check_name), Help(_NAME, "write one such as long")]
-NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name), Help(_NAME, "write a name such as a1")]
+NodeName = Annotated[
+    str, Field(max_length=63), own_node_name, AfterValidator(check_name), Help(_NAME, "write a name such as a1")
+]
 SiteName = Annotated[
     str,
     Field(max_length=63),
@@ -153,25 +157,25 @@ GpuText = Annotated[
 ]
 
 
-def _feature(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", value):
-        refuse("is not a word of letters, digits, '_', '.' and '-' that starts with a letter")
-    if value.startswith((SITE_PREFIX, GPU_PREFIX)):
-        problem = f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', the prefixes that select nodes for partitions"
-        refuse(problem, "the node would run the jobs of another site or GPU kind")
-    return value
+Feature = Annotated[
+    str,
+    Field(max_length=63),
+    must(full(r"[A-Za-z][A-Za-z0-9_.-]*"), "is not a word of letters, digits, '_', '.' and '-' after a letter"),
+    own_prefix("the node would run the jobs of another site or GPU kind"),
+]
+
+
+class AnyNodes(tuple[str, ...]):
+    """A list without names: any nodes that have no job. `most` is their greatest number; 0 for all."""
+
+    most = 0
 
 
 def _any_nodes(value: object, names: Callable[[object], tuple[str, ...]]) -> tuple[str, ...]:
-    if value == "idle" or (type(value) is int and value > 1):
-        nodes = AnyNodes()
-        nodes.most = 0 if isinstance(value, str) else value
-        return nodes
-    return names(value)
-
-
-def _word(value: object) -> object:
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    nodes = AnyNodes()
+    if type(value) is int and value > 1:
+        nodes.most = value
+    return nodes if nodes.most or value == "idle" else names(value)
 
 
 def enroot_image(text: str) -> str:
@@ -182,8 +186,7 @@ def enroot_image(text: str) -> str:
     return f"{match[1]}#{match[2]}" if match else text
 
 
-def network(value: object) -> IPv4Network:
-    """Return an IPv4 network."""
+def _network(value: object) -> IPv4Network:
     fix = None
     try:
         if isinstance(value, str) and "/" in value:
@@ -194,32 +197,23 @@ def network(value: object) -> IPv4Network:
     refuse("is not an IPv4 network with its prefix length and no host bits", fix=fix)
 
 
-def own_network(value: object) -> IPv4Network:
-    """Return a network for machines, which is apart from the tailnet."""
-    own = network(value)
-    if own.overlaps(TAILNET):
-        breaks = "packets for a node's tailnet address would go to this network instead"
-        refuse(f"overlaps {TAILNET}, the range of the tailnet", breaks)
-    return own
+Network = Annotated[IPv4Network, BeforeValidator(_network)]
+# A network for machines, which is apart from the tailnet.
+OwnNetwork = Annotated[
+    Network,
+    must(
+        lambda own: not own.overlaps(TAILNET),
+        f"overlaps {TAILNET}, the range of the tailnet",
+        "packets for a node's tailnet address would go to this network instead",
+    ),
+]
 
 
-class AnyNodes(tuple[str, ...]):
-    """A list without names: any nodes that have no job. `most` is their greatest number; 0 for all."""
-
-    most: int
-
-
-def _local(value: str) -> str:
-    folder = PurePosixPath(value)
-    if not re.fullmatch(FOLDER, value):
-        refuse("is not an absolute path of plain letters, digits, '.', '_' and '-'")
-    if folder.parts[1] not in _DISKS and not any(f"{folder}".startswith(f"{around}/") for around in _AROUND):
-        refuse("may be a folder of the system", "everyone who runs jobs could put files there")
-    return str(folder)
+PLAIN_PATH = must(full(FOLDER), "is not an absolute path of plain letters, digits, '.', '_' and '-'")
 
 
 Features = Annotated[
-    tuple[Annotated[str, Field(max_length=63), AfterValidator(_feature)], ...],
+    tuple[Feature, ...],
     Help("a list of words such as [nvme, ib]", "write letters, digits, '_', '.' and '-', a letter first"),
 ]
 NodeNames = Annotated[tuple[NodeName, ...], Help("a list of node names", "write [a1, a2]", default_text="all")]
@@ -229,22 +223,27 @@ NodeChoice = Annotated[
     Help("a list of node names, a number above 1, or idle", "write [a1, a2], 4 or idle", default_text="all"),
 ]
 SiteNames = Annotated[tuple[str, ...], Help("a list of names of sites", "write them in [ ]", default_text="all sites")]
-FreeText = Annotated[str, BeforeValidator(_word), Field(max_length=200), Help("a short text", 'write one such as "2"')]
+FreeText = Annotated[
+    str, Field(max_length=200, coerce_numbers_to_str=True), Help("a short text", 'write one such as "2"')
+]
 OneLine = Annotated[SecretStr, must(full(r"[!-~]{1,4096}"), "is empty, or contains blanks or special characters")]
 AccessKey = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$"), Help("the id of an access key", "copy it from its provider")
 ]
-Port = Annotated[
-    Whole,
-    Field(ge=1024, le=65535),
-    must(
-        lambda port: not any(a <= port <= b for a, b in DAEMON_PORTS),
-        "is a port of another daemon",
-        "one would not start",
-    ),
-]
+_no_daemon = must(lambda port: not any(a <= port <= b for a, b in DAEMON_PORTS), "is a port of another daemon")
+Port = Annotated[Whole, Field(ge=1024, le=65535), _no_daemon]
 SshPort = Annotated[Whole, Field(ge=1, le=65535)]
-LocalFolder = Annotated[str, Field(max_length=200), AfterValidator(_local), Help("an absolute path", f"write {PLACES}")]
+LocalFolder = Annotated[
+    str,
+    Field(max_length=200),
+    PLAIN_PATH,
+    must(
+        full(rf"({'|'.join(_AROUND)})/.+|/({'|'.join(_DISKS)})(/.*)?"),
+        "may be a folder of the system",
+        "everyone who runs jobs could put files there",
+    ),
+    Help("an absolute path", f"write {PLACES}"),
+]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -23,10 +24,18 @@ def largest(data: dict[str, int]) -> int:
     return sizes_between(data["min_bytes"], data["max_bytes"], data["factor"])[-1]
 
 
+LeastSize = Annotated[
+    types.Size,
+    types.must(
+        lambda size: size % 4 == 0, "is not a multiple of 4, the bytes of a number", fix="write one such as 64K"
+    ),
+]
+
+
 class Sizes(Section):
     """The sizes of a measurement, with the defaults of one of GPUs."""
 
-    min_bytes: types.Size = parse_size("8M")
+    min_bytes: LeastSize = parse_size("8M")
     """Smallest message."""
     max_bytes: types.Size = parse_size("8G")
     """Largest message."""
@@ -40,21 +49,14 @@ class Sizes(Section):
     """Message size whose bus bandwidth, of GPUs the median of three runs, is compared with the floor."""
 
     def check(self, stack: Stack, report: Report) -> None:
-
-        def show(size: int) -> str:
-            return report.value(path, size) if report.hides(path) else format_size(size)
-
-        least, most, factor, gate = (getattr(self, name) for name in ("min_bytes", "max_bytes", "factor", "gate_bytes"))
-        path = report.at(self, "min_bytes" if "min_bytes" in self.model_fields_set or least % 4 else "max_bytes")
-        if least % 4:
-            problem = f"{show(least)} is not a multiple of 4 bytes, the size of one number"
-            report.add(path, problem, "no collective has a message of that size", "write a multiple of 4, such as 64K")
-        if least > most:
-            problem = f"min_bytes ({show(least)}) is above max_bytes ({show(most)})"
+        show = partial(report.value, report.at(self), show=format_size)
+        if self.min_bytes > self.max_bytes:
+            problem = f"min_bytes ({show(self.min_bytes)}) is above max_bytes ({show(self.max_bytes)})"
+            blamed = "min_bytes" if "min_bytes" in self.model_fields_set else "max_bytes"
             fix = "write a smaller min_bytes or a larger max_bytes"
-            report.add(path, problem, "there would be no size to measure", fix)
-        elif gate not in (measured := sizes_between(least, most, factor)):
-            problem = f"{show(gate)} is not among the measured sizes ({', '.join(map(show, measured))})"
+            report.add((self, blamed), problem, "there would be no size to measure", fix)
+        elif self.gate_bytes not in (measured := sizes_between(self.min_bytes, self.max_bytes, self.factor)):
+            problem = f"{show(self.gate_bytes)} is not among the measured sizes ({', '.join(map(show, measured))})"
             breaks, fix = "the floor would have no result to compare with", "write one of them, or leave it out"
             report.add((self, "gate_bytes"), problem, breaks, fix)
 
@@ -115,11 +117,6 @@ Source = Annotated[
     ),
     Help("an https:// URL or a path", "write one, or leave it out", default_text="the pinned release"),
 ]
-Digest = Annotated[
-    str,
-    types.must(types.full(r"([0-9a-f]{64})?"), "is not a sha256 of 64 hexadecimal digits"),
-    Help("a sha256", "write the output of sha256sum", "any program could be built and run"),
-]
 Image = Annotated[
     str,
     Field(max_length=500),
@@ -134,11 +131,9 @@ class Nccl(Sizes):
     """The measurement of GPUs with nccl-tests."""
 
     collective: Collective = "all_reduce"
-    """The collective to measure: all_reduce, all_gather, reduce_scatter, alltoall or sendrecv. The config's floors are
-    for it."""
+    """The collective to measure, which the config's floors are for."""
     more_collectives: tuple[Collective, ...] = key("a list of collectives", "write [all_gather, alltoall]", default=())
-    """Collectives to measure after it in the same job, each with its own table, and a verdict if the table of floors
-    knows it."""
+    """Collectives to measure after it in the same job; those in the table of floors get a verdict."""
     socket_max_bytes: types.Size = parse_size("512M")
     """Largest message when sockets carry the data, mostly between sites."""
     gpus_per_node: types.Whole = key(ge=0, le=1024, default=0)
@@ -150,11 +145,10 @@ class Nccl(Sizes):
     image: Image = ""
     """Container image with the program, as `srun --container-image` takes it (role enroot_pyxis)."""
     program: NodePath = key("a path such as /srv/nccl-tests/build", "write one, or leave it out", default="")
-    """The program's path on every node or in the image; a folder if the program has nccl-tests' own name. Without
-    `program` and `image`, it is built once for the share."""
+    """The program's path, or its folder, on every node or in the image; default: built once, without `image`."""
     source: Source = ""
     """Source of nccl-tests: an archive's URL, or its path on the nodes."""
-    source_sha256: Digest = ""
+    source_sha256: types.Checksum | None = key(fix="write the output of sha256sum", default=None)
     """Sha256 of that archive."""
     exports: dict[Variable, Annotated[str, _one_line]] = key(
         "a mapping of names to texts", "write NAME: 'value'", default={}
@@ -186,11 +180,11 @@ def _check_image(section: Nccl | Training, runs: str, fix: str, stack: Stack, re
 
 
 SHARE, SCRATCH = "share", "scratch"  # targets of every cluster, and of one with tailrack:scratch
-_LEAST_BYTES, _MOST_BYTES = 2**20, 2**36
 # Shared targets are measured on one node after another, so that a figure is the node's own.
 _MOST_SECONDS = 3600
 
-Floor = Annotated[types.Number, Field(gt=0), Help("a number above 0", "write one, or leave it out to get UNJUDGED")]
+Floor = Annotated[types.Number, Field(gt=0), Help(fix="write one, or leave it out to get UNJUDGED")]
+FileSize = Annotated[types.Size, Field(ge=2**20, le=2**36), Help("a size from 1M to 64G", "write one such as 1G")]
 
 
 class StorageFloor(Section):
@@ -213,15 +207,15 @@ class StorageFloor(Section):
         check_sites(self, "sites", "the floors would judge no node", stack, report)
         if not self.model_fields_set & FIGURES.keys():
             report.add((self,), "has no floor", "its target would be UNJUDGED", f"write one of {', '.join(FIGURES)}")
-
-    def check_target(self, targets: Collection[str], report: Report) -> None:
-        """Report a target that is not measured."""
-        breaks = "the floors would judge nothing"
-        if self.target == SCRATCH and SCRATCH not in targets:
+        targets, breaks = {SHARE, SCRATCH, *_mounts(stack)}, "the floors would judge nothing"
+        check_known(self, "target", targets, "is not a measured target", breaks, report)
+        if self.target == SCRATCH and stack.config.scratch.folder is None:
             problem, fix = "scratch is not measured without tailrack:scratch.folder", "set that folder, or remove it"
             report.add((self, "target"), problem, breaks, fix)
-        else:
-            check_known(self, "target", targets, "is not a measured target", breaks, report)
+
+
+def _mounts(stack: Stack) -> list[str]:
+    return [mount.path for mount in stack.config.storage.mounts]
 
 
 class StorageMeasurement(Section):
@@ -229,37 +223,26 @@ class StorageMeasurement(Section):
 
     nodes: types.NodeNames = key(default_text="those of `validation.nodes`", default=())
     """Nodes to measure; default: all measured nodes."""
-    size: types.Size = 2**30
-    """Size of the large file that a node writes and reads, at most 64G."""
+    size: FileSize = 2**30
+    """Size of the large file that a node writes and reads."""
     seconds: types.Whole = key(ge=2, le=600, default=10)
     """About the time for one target on one node."""
-    checkpoint_size: types.Size | None = key(default_text="no checkpoint", default=None)
-    """Size of one rank's part of a checkpoint, at most 64G. All ranks save theirs at the same time, with fsync, and
-    restore them; a rank is a GPU, or a node without GPUs."""
+    checkpoint_size: FileSize | None = key(default_text="no checkpoint", default=None)
+    """Size of the part of a checkpoint that each rank (a GPU, or a node without) saves and restores, all at once."""
     floors: tuple[StorageFloor, ...] = key(fix="write [{target: share, read_mb_per_s: 100}], or delete it", default=())
     """Floors by target; without one, a target is UNJUDGED."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        for name in ("size", "checkpoint_size"):
-            path, value = report.at(self, name), getattr(self, name)
-            if value is not None and not _LEAST_BYTES <= value <= _MOST_BYTES:
-                shown = report.value(path, value) if report.hides(path) else format_size(value)
-                problem = f"{shown} is not a size from 1 MiB to 64 GiB"
-                breaks = "it would measure nothing" if value < _LEAST_BYTES else "writing it would take minutes"
-                report.add(path, problem, breaks, "write a size such as 1G")
-        shared = [SHARE, *(mount.path for mount in stack.config.storage.mounts)]
         chosen = stack.config.validation.nodes
         listed = chosen.most if isinstance(chosen, types.AnyNodes) else len(chosen)
         count = len(self.nodes) or listed or sum(node.compute for node in stack.nodes)
-        if (total := count * len(shared) * self.seconds) > _MOST_SECONDS:
+        if (total := count * (1 + len(_mounts(stack))) * self.seconds) > _MOST_SECONDS:
             problem = f"{count} nodes, one after another, would take about {total // 60} minutes"
             breaks = "up would wait for it, and no other job could run on these nodes"
             fix = "list fewer nodes in validation.storage.nodes, or write fewer seconds"
             report.add((self, "seconds" if "seconds" in self.model_fields_set else "nodes"), problem, breaks, fix)
-        targets = {*shared, SCRATCH} if stack.config.scratch.folder is not None else {*shared}
         judged: dict[tuple[str, str], str] = {}
         for floor in self.floors:
-            floor.check_target(targets, report)
             path = report.at(floor)
             firsts = [judged.setdefault((floor.target, site), path) for site in floor.sites or stack.sites]
             if first := next((first for first in firsts if first != path), ""):
@@ -279,8 +262,7 @@ class Training(Section):
     """The training benchmark: images per second of a small vision model trained on all nodes together."""
 
     nodes: types.NodeNames = key(default_text="those of `validation.nodes`", default=())
-    """Nodes that train together; default: all measured nodes. If some are at another site, their gradients cross
-    sites at every step."""
+    """Nodes that train together; default: all measured nodes."""
     image: Image = ""
     """Container image with PyTorch, as `srun --container-image` takes it (role enroot_pyxis)."""
     python: Annotated[NodePath, types.must(types.full(r"\S*"), "contains a blank")] = key(
@@ -307,7 +289,7 @@ class Training(Section):
 class Validation(Sizes):
     """The bandwidth measurement at the end of every change to the cluster."""
 
-    min_bytes: types.Size = parse_size("64K")
+    min_bytes: LeastSize = parse_size("64K")
     """Smallest message."""
     max_bytes: types.Size = parse_size("4M")
     """Largest message."""
@@ -320,8 +302,7 @@ class Validation(Sizes):
     time_limit_minutes: types.Whole = key(ge=1, le=1440, default=10)
     """Time limit of each measuring job, in minutes."""
     queue_limit_seconds: types.Whole = key(ge=0, le=604800, default=30)
-    """How long a measurement waits for other jobs on its nodes. After that it measures only the new nodes, each with
-    a peer, or reports BUSY. Other jobs can start meanwhile."""
+    """Seconds to wait for other jobs on the nodes; after that, only new nodes are measured, each with a peer."""
     floors_gb_per_s: dict[str, Annotated[types.Number, Field(gt=0)]] = key(
         "a mapping from a site's name or cross-site to GB/s above 0",
         "write a number above 0, or remove the scope to get UNJUDGED",
@@ -331,8 +312,8 @@ class Validation(Sizes):
     floors_from: types.FreeText = ""
     """Source of `floors_gb_per_s`, shown beside them; `make floors` writes it."""
     nodes: types.NodeChoice = ()
-    """Nodes to measure: names, a number such as 4 for any four idle nodes of each site and across sites, or `idle` for
-    all that run no other job at that time; default: all nodes that run jobs."""
+    """Nodes to measure: names; a number of idle ones of each site and across sites; or `idle`. Default: all with
+    jobs."""
     nccl: Nccl = Nccl()
     """Measurement of GPUs."""
     training: Training | None = None
@@ -349,13 +330,11 @@ class Validation(Sizes):
 
     def check(self, stack: Stack, report: Report) -> None:
         super().check(stack, report)
-        scopes = {*stack.sites, types.CROSS_SITE, types.NODE}
-        breaks = "the floor would not apply to any measurement"
-        check_known(self, "floors_gb_per_s", scopes, "is neither a site nor cross-site", breaks, report)
-        computing = {node.name: node for node in stack.nodes if node.compute}
+        scopes, problem = {*stack.sites, types.CROSS_SITE, types.NODE}, "is neither a site nor cross-site"
+        check_known(self, "floors_gb_per_s", scopes, problem, "the floor would have no effect", report)
+        computing, problem = {node.name: node for node in stack.nodes if node.compute}, "is not a node that runs jobs"
         for section in self.measured:
-            problem, breaks = "is not a node that runs jobs", "it would not be measured"
-            check_known(section, "nodes", computing, problem, breaks, report)
+            check_known(section, "nodes", computing, problem, "it would not be measured", report)
         keys = sorted(Sizes.model_fields.keys() & self.model_fields_set)
         if keys and computing and all(node.gpu for node in computing.values()):
             text = "has no effect, because all nodes that run jobs have GPUs; write it in validation.nccl"

@@ -76,8 +76,7 @@ class PoolConfig(PoolSettings):
     currency: Currency = DEFAULT_CURRENCY
     api_keys: ApiKeys = key(default={})
     idle_limit_minutes: Whole | None = key(ge=5, le=43200, default=None)
-    """`make reap` destroys the pool when none of its nodes has run a job for longer than this, and no waiting job
-    could run there; default: never."""
+    """`make reap` destroys the pool when no node has run a job for longer and no waiting job fits; default: never."""
     allow: Allow = ()
 
     @property

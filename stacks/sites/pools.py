@@ -1,6 +1,7 @@
 """Pools: similar nodes of a site, named by a prefix and a number."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field
@@ -9,21 +10,17 @@ from components.settings.cluster import Head
 from components.settings.money import Price
 from components.settings.problems import Report, Stack
 from components.settings.section import Help, Section, key
-from components.settings.types import Features, GpuText, Whole, check_name, check_node_name
+from components.settings.types import Features, GpuText, Whole, check_name, own_node_name
 from stacks.sites.kind import N, Site
 
 MOST_NODES = 1000  # of a pool; a Linux bridge has 1,023 ports
 
 
-def _pool_name(value: str) -> str:
-    check_node_name(value + "1")
-    return check_name(value, r"[a-z][a-z0-9-]*")
-
-
 PoolName = Annotated[
     str,
     Field(max_length=59),  # 59 + 4 digits = a 63 byte label
-    AfterValidator(_pool_name),
+    own_node_name,
+    AfterValidator(partial(check_name, pattern=r"[a-z][a-z0-9-]*")),
     Help("a name of at most 59 lowercase letters, digits and hyphens", "write a name such as a"),
 ]
 

@@ -8,22 +8,26 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from components.settings.problems import ROOT, Report, Stack, secret_command
 from components.settings.rules import check_both
-from components.settings.section import Section, key, keys_of
+from components.settings.section import Help, Section, key, keys_of
 from components.settings.ssh_keys import HostKey
-from components.settings.types import FOLDER, HOST, AccessKey, OneLine, SshPort, must, refuse
+from components.settings.types import FOLDER, HOST, AccessKey, OneLine, SshPort, full, must, refuse
 
 SFTP = re.compile(rf"sftp:(?P<user>[A-Za-z_][A-Za-z0-9_.-]{{0,31}})@(?P<host>{HOST}):(?P<folder>{FOLDER})")
 S3 = re.compile(
     rf"s3:https://(?P<host>{HOST})(:(?P<port>[1-9][0-9]{{0,4}}))?/(?P<bucket>[a-z0-9][a-z0-9.-]{{1,62}})({FOLDER})?"
 )
-_LONGEST = 300
 
 
-def _target(value: str) -> str:
-    value = value.rstrip("/")
-    if not (SFTP.fullmatch(value) or S3.fullmatch(value)) or len(value) > _LONGEST:
-        refuse("is neither sftp:USER@HOST:/FOLDER nor s3:https://HOST/BUCKET[/FOLDER] in plain characters")
-    return value
+Target = Annotated[
+    str,
+    Field(max_length=300),
+    AfterValidator(lambda target: target.rstrip("/")),
+    must(
+        lambda target: SFTP.fullmatch(target) or S3.fullmatch(target),
+        "is neither sftp:USER@HOST:/FOLDER nor s3:https://HOST/BUCKET[/FOLDER] in plain characters",
+    ),
+    Help("sftp:USER@HOST:/FOLDER or s3:https://HOST/BUCKET", "write one such as sftp:backup@192.0.2.9:/srv/backup/lab"),
+]
 
 
 def _private_key(value: SecretStr) -> SecretStr:
@@ -35,15 +39,13 @@ def _private_key(value: SecretStr) -> SecretStr:
     return SecretStr("\n".join(lines) + "\n")
 
 
-_PATTERN = re.compile(r"[A-Za-z0-9_.*?@+=,~-]+(/[A-Za-z0-9_.*?@+=,~-]+)*")
+# Neither **, nor a folder `..`, nor only wildcards.
+_PATTERN = r"(?!.*(\*\*|(^|/)\.\.(/|$))|[*?./]*$)[A-Za-z0-9_.*?@+=,~-]+(/[A-Za-z0-9_.*?@+=,~-]+)*"
 
 
-def _is_pattern(value: str) -> bool:
-    plain = _PATTERN.fullmatch(value) and ".." not in value.split("/") and "**" not in value
-    return bool(plain and value.strip("*?./"))
-
-
-Pattern = Annotated[str, Field(max_length=200), must(_is_pattern, "is no plain relative path, or matches everything")]
+Pattern = Annotated[
+    str, Field(max_length=200), must(full(_PATTERN), "is no plain relative path, or matches everything")
+]
 # Keys that sftp needs, and what happens without them.
 _SFTP_KEYS = {"host_key": "backups could go to any machine there", "private_key": "no backup could be made"}
 
@@ -52,27 +54,19 @@ class Homes(Section):
     """The users' files in the backup."""
 
     max_gb: int = key(ge=1, le=100_000, default=200)
-    """The largest size of all homes together, on the disk; above it the largest homes are left out, and
-    `tailrack-backup status` names them."""
+    """The largest size of all homes together; above it the largest homes are left out (`tailrack-backup status`)."""
     exclude: tuple[Pattern, ...] = key(
-        "a list of names and relative paths with `*` and `?`",
-        'write names or paths such as [.cache, "*.ckpt"]',
-        max_length=100,
-        default=(),
+        "a list of names and paths with `*` and `?`", 'write [.cache, "*.ckpt"]', max_length=100, default=()
     )
-    """Files and folders to leave out, at any depth of a home: names or paths with `*` and `?`, such as `.cache`,
-    `*.ckpt` or `ada/data`."""
+    """Files and folders to leave out, at any depth: names or paths such as `.cache`, `*.ckpt` or `ada/data`."""
 
 
 class Backup(Section):
     """The backup of the head node; off without this section."""
 
-    target: Annotated[str, Field(max_length=_LONGEST), AfterValidator(_target)] = key(
-        "sftp:USER@HOST:/FOLDER or s3:https://HOST/BUCKET", "write one such as sftp:backup@192.0.2.9:/srv/backup/lab"
-    )
-    """Where backups go: `sftp:USER@HOST:/FOLDER`, a folder on a second machine, or `s3:https://HOST/BUCKET[/FOLDER]`.
-    HOST is an address or name, best outside the tailnet: a new head node must reach it before it joins the
-    tailnet."""
+    target: Target
+    """Where backups go: `sftp:USER@HOST:/FOLDER` on a second machine, best outside the tailnet, which a new head node
+    joins only later; or `s3:https://HOST/BUCKET[/FOLDER]`."""
     port: SshPort = 22
     """Sftp only: the port of the machine's SSH server."""
     host_key: HostKey | None = key(
@@ -106,8 +100,7 @@ class Backup(Section):
             return
         for name, breaks in _SFTP_KEYS.items():
             if name not in self.model_fields_set:
-                fix = keys_of(Backup)[name].help.fix
-                report.add((self, name), f"is missing beside {target}", breaks, fix)
+                report.add((self, name), f"is missing beside {target}", breaks, keys_of(Backup)[name].help.fix)
         host, head = sftp["host"].lower(), config.head.name
         hosts = [host for site in config.sites for host in getattr(site, "hosts", ())]
         # An address with another port may be that of another machine.

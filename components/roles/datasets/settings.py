@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from components.settings.problems import Report, Stack
-from components.settings.rules import check_both, check_local, check_sites
-from components.settings.section import Section, key
+from components.settings.rules import Kinds, check_both, check_kinds, check_local, check_sites
+from components.settings.section import Help, Section, key
 from components.settings.types import FOLDER, HOST, AccessKey, LocalFolder, OneLine, SiteNames, Whole, refuse
 
 _HOST = rf"{HOST}(:[1-9][0-9]{{0,4}})?"
@@ -19,8 +19,9 @@ HTTPS = re.compile(rf"(?P<site>https://{_HOST})(?P<folder>(/{_PART})*)/(?P<file>
 _REPOSITORY = r"(datasets/)?[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*"
 HUB = re.compile(rf"hf://(?P<repository>{_REPOSITORY})@(?P<commit>[0-9a-f]{{40}})(?P<folder>(/{_PART})*)")
 _LONGEST = 300
-# The kinds of sources that a key is for.
-_KINDS = {**dict.fromkeys(("region", "access_key", "secret_key"), ("s3",)), "endpoint": ("s3", "hf"), "token": ("hf",)}
+# The sources that a key is for.
+_OF_S3: Kinds = dict.fromkeys(("region", "access_key", "secret_key"), ("s3://...",))
+_KINDS: Kinds = {**_OF_S3, "token": ("hf://...",), "endpoint": ("s3://...", "hf://...")}
 
 
 def _source(value: str) -> str:
@@ -34,11 +35,12 @@ def _source(value: str) -> str:
     return value
 
 
-def _endpoint(value: str) -> str:
-    value = value.rstrip("/")
-    if not re.fullmatch(rf"https://{_HOST}", value):
-        refuse("is not https://HOST or https://HOST:PORT")
-    return value
+Endpoint = Annotated[
+    str,
+    Field(max_length=_LONGEST, pattern=rf"^https://{_HOST}/*$"),
+    AfterValidator(lambda address: address.rstrip("/")),
+    Help("https://HOST or https://HOST:PORT", "write it as your provider of the bucket shows it"),
+]
 
 
 class Dataset(Section):
@@ -52,21 +54,18 @@ class Dataset(Section):
         "s3://BUCKET/FOLDER, https://HOST/FILE, hf://datasets/OWNER/NAME@COMMIT, or an absolute path on the share",
         "write one of these, such as s3://my-bucket/imagenet",
     )
-    """Where it comes from: `s3://BUCKET[/FOLDER]`, the address of one file (`https://HOST/FILE`) or of a web server's
-    list of files (`https://HOST/FOLDER/`), a repository of Hugging Face (`hf://datasets/OWNER/NAME@COMMIT[/FOLDER]`;
-    without `datasets/`, a model), or a folder on the share whose files everyone can read."""
+    """`s3://BUCKET[/FOLDER]`, a file `https://HOST/FILE`, a web server's list of files `https://HOST/FOLDER/`, a folder
+    on the share, or `hf://datasets/OWNER/NAME@COMMIT[/FOLDER]` (without `datasets/`, a model)."""
     sites: SiteNames | None = None
     """Sites whose nodes keep a copy; default: all."""
     folder: LocalFolder = "/data"
     """Folder on a local disk of each node. The data set is its subfolder NAME, read-only."""
     max_gb: Whole | None = key(ge=1, le=10**6, default=None)
     """A larger source is not copied, in GB (1,000,000,000 bytes); default: no limit."""
-    endpoint: Annotated[str, AfterValidator(_endpoint)] | None = key(
-        "https://HOST", "write it as your provider of the bucket shows it", max_length=_LONGEST, default=None
-    )
+    endpoint: Endpoint | None = None
     """S3 and Hugging Face only: the address of the server; default: AWS, or https://huggingface.co."""
-    region: str | None = key(
-        "a region's name", "write one such as eu-central-1, or leave it out", pattern=r"^[a-z0-9-]{1,40}$", default=None
+    region: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,40}$")] | None = key(
+        "a region's name", "write eu-central-1", default=None
     )
     """S3 only: the region of the bucket."""
     access_key: AccessKey | None = None
@@ -81,12 +80,9 @@ class Dataset(Section):
     def check(self, stack: Stack, report: Report) -> None:
         check_sites(self, "sites", "no node there would get a copy", stack, report)
         check_local(self, "folder", "jobs would read it over the network", stack, report)
-        kind, share, source = kind_of(self.source), stack.share, report.value(report.at(self, "source"), self.source)
-        for name, kinds in _KINDS.items():
-            if kind not in kinds and name in self.model_fields_set:
-                place, fix = ("on Hugging Face", "hf://...") if name == "token" else ("in S3", "s3://BUCKET")
-                problem = f"is set while {source} is not {place}"
-                report.add((self, name), problem, "it would have no effect", f"remove it, or write {fix}")
+        kind, share = kind_of(self.source), stack.share
+        place = "/FOLDER" if kind == "share" else f"{kind}://..."
+        check_kinds(self, place, _KINDS, "it would have no effect", report, "source")
         if kind == "s3":
             check_both(self, "access_key", "secret_key", "the server would reject the log-in", report)
         if kind == "share" and share and not any(self.source != place and below(self.source, place) for place in share):
@@ -102,7 +98,7 @@ class Staging(Section):
     reserve_gb: Whole = key(ge=1, le=10**6, default=10)
     """Room that data sets leave free on a disk, in GB (1,000,000,000 bytes)."""
     check_minutes: Whole = key(ge=1, le=10080, default=60)
-    """Minutes after which the head node looks for changes at the sources."""
+    """Minutes after which the head node looks for changes."""
 
 
 def kind_of(source: str) -> str:

@@ -14,8 +14,8 @@ from components.settings.problems import Report, Stack, shown
 from components.settings.rules import check_local, check_sites, check_unique
 from components.settings.section import Section, key
 
+# An environment variable: the folder that replaces upstream if the config has no `artifacts`.
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
-"""An environment variable: the folder that replaces upstream if the config has no `artifacts`."""
 
 _HOST = rf"{types.HOST}({types.PORT})?"
 # User names that Enroot accepts, without characters that a shell or a netrc file would interpret.
@@ -23,6 +23,7 @@ _USER = r"[A-Za-z0-9$][A-Za-z0-9._~+-]{0,127}"
 _NO_IMAGE = "the image could not be fetched"
 _IMAGE = r"[a-z0-9][A-Za-z0-9._/-]{0,254}((:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})|(@sha256:[0-9a-f]{64}))?"
 _SOURCE = re.compile(rf"(?:(?:(?P<user>{_USER})@)?(?P<host>{_HOST})#)?{_IMAGE}")
+FileName = Annotated[str, types.must({*FILES, *FILES_ARM}.__contains__, "is not one of the installed files")]
 
 
 def _artifacts(value: object, info: ValidationInfo) -> object:
@@ -51,25 +52,22 @@ def _from_environment(_validated: Mapping[str, Any]) -> str:
     return str(Path(folder).absolute()) if folder else UPSTREAM
 
 
-def _checksum_files(value: dict[str, str]) -> dict[str, str]:
-    for name in value:
-        if name not in (*FILES, *FILES_ARM):
-            fix = f"write those of {' and '.join(FILES)}, and for arm64 of {' and '.join(FILES_ARM)}"
-            types.refuse(f"has {shown(name)}, which is not one of the installed files", fix=fix)
-    return value
-
-
-def _source(value: str) -> str:
-    if value.startswith("/"):
-        if not re.fullmatch(rf"{types.FOLDER}\.sqsh", value):
-            types.refuse("is not the absolute path of a .sqsh file in plain letters, digits, '.', '_' and '-'")
-        return value
-    if "://" in value:
-        types.refuse("has a scheme, which srun rejects", fix=f"remove {shown(value.split('//')[0] + '//')}")
-    value = types.enroot_image(value)
-    if not _SOURCE.fullmatch(value) or ".." in value:
-        raise ValueError("not an image")
-    return value
+# A path stays as it is; an image gets Enroot's spelling.
+Source = Annotated[
+    str,
+    Field(max_length=700),
+    types.must(
+        lambda source: source[:1] != "/" or re.fullmatch(rf"{types.FOLDER}\.sqsh", source),
+        "is not the absolute path of a .sqsh file in plain letters, digits, '.', '_' and '-'",
+    ),
+    types.must(
+        lambda source: "://" not in source, "has a scheme, which srun rejects", fix="remove the part to its ://"
+    ),
+    AfterValidator(types.enroot_image),
+    types.must(
+        lambda source: source[:1] == "/" or (_SOURCE.fullmatch(source) and ".." not in source), "is not an image"
+    ),
+]
 
 
 class Registry(Section):
@@ -93,16 +91,11 @@ class Image(Section):
         "a name of at most 63 lowercase letters, digits, '-' and '_'", "write a name such as pytorch"
     )
     """The image's name for jobs: `srun --container-image=NAME`."""
-    source: Annotated[str, AfterValidator(_source)] = key(
-        "an image such as nvcr.io#nvidia/pytorch:25.08-py3, or the path of a .sqsh file on the head node",
-        "write one of the two",
-        max_length=700,
-    )
-    """The image's source: [USER@][REGISTRY#]IMAGE[:TAG] as for --container-image, Docker's REGISTRY/IMAGE, or the
-    path of a .sqsh file on the head node."""
+    source: Source = key(fix="write one such as nvcr.io#nvidia/pytorch:25.08-py3, or the path of a .sqsh file")
+    """Its source: [USER@][REGISTRY#]IMAGE[:TAG], Docker's REGISTRY/IMAGE, or the path of a .sqsh file on the head
+    node."""
     where: types.SiteNames | None = None
-    """Sites whose nodes store the image on a local disk; default: all. With an empty list, jobs read it from the
-    share."""
+    """Sites whose nodes store the image locally; default: all. With an empty list, jobs read it from the share."""
 
 
 class Containers(Section):
@@ -114,12 +107,12 @@ class Containers(Section):
         default_text="upstream's releases",
         default_factory=_from_environment,
     )
-    """Source of Enroot and Pyxis: an https:// address with both programs' packages side by side (for arm64 machines
-    also Enroot's arm64 packages, or only these), or a folder of this machine with these files and their SHA256SUMS.
-    Default: the folder in the environment variable TAILRACK_ARTIFACTS, or upstream's releases."""
-    checksums: Annotated[dict[str, types.Checksum], AfterValidator(_checksum_files)] = key(
+    """Source of Enroot and Pyxis: an https:// address with their packages side by side (for arm64 machines, Enroot's
+    for arm64), or a folder of this machine with these and their SHA256SUMS. Default: TAILRACK_ARTIFACTS, or
+    upstream."""
+    checksums: dict[FileName, types.Checksum] = key(
         "a mapping from a file's name to its sha256 in 64 lowercase digits",
-        f"compare the checksums with the release's page and write those of {' and '.join(FILES)}",
+        f"copy those of {' and '.join(FILES)} from the release's page, and for arm64 of {' and '.join(FILES_ARM)}",
         "root would run unverified files",
         default={},
     )
@@ -127,11 +120,9 @@ class Containers(Section):
     local: types.LocalFolder = "/var/lib/enroot"
     """Folder on a local disk of each node, for copies of images and users' named containers."""
     imported_gb: types.Whole = key(ge=1, le=100_000, default=100)
-    """Limit in GB for the images of no list that jobs import on a node, with their layers. The longest unused ones make
-    room, sooner on a disk that is 90 % full."""
+    """Limit in GB for images that jobs import on a node; the longest unused ones make room, also on a full disk."""
     nvidia_libraries: bool = True
-    """On nodes with GPUs, give containers the driver's libraries (libnvidia-container). With false, images must
-    contain or mount them."""
+    """Give containers the driver's libraries (libnvidia-container). With false, images must have them."""
     registries: tuple[Registry, ...] = key(
         "a list of log-ins", "write [{host: nvcr.io, user: $oauthtoken}] and set each password", default=()
     )

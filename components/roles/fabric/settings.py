@@ -39,8 +39,7 @@ class Roce(Section):
     """RDMA over Ethernet (RoCE)."""
 
     apply: bool = False
-    """On every node, set the MTU of RoCE ports to 9216, and ATS_ENABLED in the firmware of their adapters; preflight
-    reports missing settings either way."""
+    """Set the MTU of RoCE ports to 9216, and ATS_ENABLED in their adapters' firmware. Preflight reports both anyway."""
 
 
 class Fabric(Section):

@@ -56,8 +56,8 @@ class DeepCheck(Section):
     minutes: Whole = key(ge=2, le=240, default=15)
     """Time limit of each check job, in minutes; another job waits at most this long for the node."""
     dcgm_level: Whole = key(ge=0, le=3, default=2)
-    """Level of `dcgmi diag` on nodes that have it (2: minutes; 3: a quarter of an hour, which needs more `minutes`);
-    0: off."""
+    """Level of `dcgmi diag` on nodes that have it (2: minutes; 3: a quarter of an hour, needs more `minutes`); 0:
+    off."""
 
 
 OnBoot = Literal["none", "quick", "dcgm"]
@@ -69,18 +69,17 @@ class Health(Section):
     enabled: bool = True
     """Run scripts before and after each job, and check every node every two minutes; both drain an unhealthy node."""
     prolog: Scripts = key(default={})
-    """Your own scripts, by a name that sets their order. Root runs them on a node before each job; one that fails
-    drains the node, and the job runs elsewhere."""
+    """Your own scripts, by a name that sets their order. Root runs them before each job; one that fails drains the
+    node."""
     epilog: Scripts = key(default={})
     """Your own scripts that root runs on a node after each job, as in `prolog`."""
     on_boot: OnBoot = "none"
-    """The check of a node at each boot, before it takes jobs: `none`; `quick`, the checks of every two minutes with
-    the GPUs' fresh state; or `dcgm`, these and `dcgmi diag -r 2` where there is DCGM (minutes)."""
+    """The check at each boot, before jobs: `none`; `quick`, that of every two minutes with the GPUs' fresh state; or
+    `dcgm`, this and `dcgmi diag -r 2` (minutes)."""
     on_boot_reboot: bool = False
     """Restart a machine once if its check at boot finds an error that lasts."""
     deep_check: DeepCheck | None = key(fix="write {every_hours: 24}", default=None)
-    """Measure idle nodes again, one by one, as at their first measurement, and drain a node that has become slow;
-    default: off."""
+    """Measure idle nodes again, one by one, and drain a node that has become slow; default: off."""
 
     def check(self, stack: Stack, report: Report) -> None:
         if self.on_boot == "none" and self.on_boot_reboot:

@@ -10,8 +10,7 @@ class JobHangs(Section):
     """A search for jobs that hang."""
 
     minutes: Whole = key(ge=5, le=1440, default=5)
-    """Report a job whose GPUs wait and whose NCCL makes no progress for so many minutes; longer than a checkpoint or
-    an evaluation by one rank takes."""
+    """Report a job without progress of NCCL for so many minutes; longer than a checkpoint by one rank takes."""
 
     def check(self, stack: Stack, report: Report) -> None:
         check_on((self,), "health", stack.config.health.enabled, "no job's GPUs would be sampled", report)

@@ -1,9 +1,8 @@
 """The section `job_reports`: the mail server and the channels for reports about jobs, and users' own receivers."""
 
-import re
 from typing import Literal, Self
 
-from components.roles.monitoring.settings import ADDRESS, MailAccount, MailAddress, Smarthost, Url, check_slack_url
+from components.roles.monitoring.settings import MailAccount, MailAddress, Smarthost, Url, check_slack_url
 from components.settings.problems import Report, Stack
 from components.settings.rules import check_unique
 from components.settings.section import Section, key
@@ -50,8 +49,3 @@ class JobReports(Section):
             fix = 'write mail: {sender: cluster@example.org, smarthost: "smtp.example.org:587"}, or remove the section'
             report.add((self,), "has neither mail nor channels", "no one would get a report about a job", fix)
         check_unique(self.channels, "name", "is also the name of {}", "users[].notify would be ambiguous", report)
-
-
-def is_receiver(value: str) -> bool:
-    """Return whether a text is a mail address, or can be the name of a channel."""
-    return bool(re.fullmatch(ADDRESS if "@" in value else r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", value))

@@ -5,7 +5,6 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.settings.problems import Report, Stack
 from components.settings.section import Section, key
 from components.settings.types import FOLDER, HOST, Port, refuse
 
@@ -32,15 +31,4 @@ class Mlflow(Section):
         default_text="the index of /etc/pip.conf on the head node, or pip's own",
         default=None,
     )
-    """Package source for pip on the head node: the address of a package index, `https://...`, or a folder on the head
-    node with the wheels. Each file must match its sha256."""
-
-    def check(self, stack: Stack, report: Report) -> None:
-        if (monitoring := stack.config.monitoring) is None:
-            return
-        daemons = [(monitoring, name) for name in ("port", "exporter_port", "alertmanager_port")]
-        daemons += [(monitoring.grafana, "port")] if monitoring.grafana else []
-        for section, name in daemons:
-            if getattr(section, name) == self.port:
-                problem = f"is also {report.at(section, name)}"
-                report.bad((self, "port"), problem, "one of the two would not start", "write another port")
+    """Package source for pip on the head node: the address of a package index, or a folder there with the wheels."""

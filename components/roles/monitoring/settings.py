@@ -1,13 +1,12 @@
 """The section `monitoring`: ports, retention, and alert receivers with the keys that each kind needs."""
 
-from collections.abc import Mapping
 from itertools import combinations
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr
 
-from components.settings.problems import MASK, Report, Stack, secret_command
-from components.settings.rules import check_both
+from components.settings.problems import MASK, Report, Stack
+from components.settings.rules import check_both, check_kinds
 from components.settings.section import Help, Section, key
 from components.settings.types import HOST, Checksum, Port, Whole, full, must
 from components.settings.types import PORT as PORT_TEXT
@@ -40,12 +39,9 @@ PORT, EXPORTER_PORT, ALERTMANAGER_PORT = 9090, 9100, 9093
 # No braces in a mail address: Alertmanager would read them as a template.
 ADDRESS = rf"^[A-Za-z0-9._%+-]{{1,64}}@{HOST}$"
 _URL = rf"https?://([!-.0-?A-Z\[-~]{{1,200}}@)?{HOST}({PORT_TEXT})?([/?][!-~]{{0,2000}})?"
-# Required and optional keys of each kind.
-Keys = Mapping[str, tuple[str, ...]]
-REQUIRED: Keys = {"webhook": ("url",), "slack": ("url",), "mail": ("to", "sender", "smarthost")}
-OPTIONAL: Keys = {"webhook": (), "slack": (), "mail": ("user", "password", "encrypted")}
-
-
+# The kinds of the keys of receivers.
+_REQUIRED = {"url": ("webhook", "slack"), **dict.fromkeys(("to", "sender", "smarthost"), ("mail",))}
+_OPTIONAL = dict.fromkeys(("user", "password", "encrypted"), ("mail",))
 Url = Annotated[
     SecretStr,
     must(full(_URL), "is not an http:// or https:// address of plain characters, with a port from 1 to 65535 or none"),
@@ -72,8 +68,7 @@ class MailAccount(Section):
     password: Password | None = None
     """The account's password."""
     encrypted: bool = True
-    """Reject a mail server without encryption; write false only for a server on your own network without a
-    password."""
+    """Reject a mail server without encryption; false is only for a server on your own network, without a password."""
 
     def check(self, stack: Stack, report: Report) -> None:
         check_both(self, "user", "password", "the mail server would reject the log-in", report)
@@ -83,13 +78,12 @@ class MailAccount(Section):
 
 
 class Receiver(MailAccount):
-    """A receiver of alerts. REQUIRED and OPTIONAL list the keys of each kind."""
+    """A receiver of alerts."""
 
     kind: Literal["webhook", "slack", "mail"]
     """How alerts are sent: `webhook`, `slack` or `mail`."""
     url: Url | None = None
-    """Webhook and slack, required: for a webhook, the address that alerts are posted to as JSON; for Slack, the
-    address of an incoming webhook. It allows anyone to post there."""
+    """Webhook and slack, required: the address that alerts are posted to. It allows anyone to post there."""
     to: MailAddress | None = None
     """Mail only, required: the recipient's address."""
     sender: MailAddress | None = None
@@ -99,16 +93,10 @@ class Receiver(MailAccount):
 
     def check(self, stack: Stack, report: Report) -> None:
         super().check(stack, report)
-        given, kind = self.model_fields_set, self.kind
-        for name in REQUIRED[kind]:
-            if name not in given:
-                fix = f"run: {secret_command(report.at(self, name))}" if name == "url" else f"write {name}"
-                report.add((self, name), f"is missing for kind {kind}", "no one would get an alert", fix)
-        for name in sorted(given - {"kind", *REQUIRED[kind], *OPTIONAL[kind]}):
-            kinds = " or ".join(other for other in REQUIRED if name in (*REQUIRED[other], *OPTIONAL[other]))
-            fix = f"remove it, or write kind: {kinds}"
-            report.add((self, name), f"is not a key of kind {kind}", "it would have no effect", fix)
-        check_slack_url(self, kind, self.url, "Slack would reject every alert", report)
+        breaks = "it would have no effect"
+        check_kinds(self, self.kind, _OPTIONAL, breaks, report)
+        check_kinds(self, self.kind, _REQUIRED, breaks, report, required="no one would get an alert")
+        check_slack_url(self, self.kind, self.url, "Slack would reject every alert", report)
 
 
 def check_slack_url(section: Section, kind: str, url: SecretStr | None, breaks: str, report: Report) -> None:
@@ -128,7 +116,7 @@ class Monitoring(Section):
     retention_days: Whole = key(ge=1, le=3650, default=30)
     """Days that metrics are kept."""
     retention_gb: Whole = key(ge=1, le=10_000, default=5)
-    """Disk space on the head node for metrics, in GiB; when it is full, the oldest are deleted at any age."""
+    """Disk space on the head node for metrics, in GiB; when it is full, the oldest are deleted."""
     idle_hours: Whole = key(ge=1, le=8760, default=12)
     """Idle hours after which a node with a price (`price_per_hour`) raises an alert."""
     receivers: tuple[Receiver, ...] = key(
@@ -148,10 +136,9 @@ class Monitoring(Section):
         return self.model_copy(update={"receivers": (), "grafana": None})
 
     def check(self, stack: Stack, report: Report) -> None:
-        daemons: list[tuple[Section, str, str]] = [(self, "port", "Prometheus")]
-        daemons.append((self, "exporter_port", "the node exporter"))
-        daemons += [(self.grafana, "port", "Grafana")] if self.grafana else []
-        for first, second in combinations(daemons, 2):
+        parts: list[tuple[Any, str, str]] = [(self, "port", "Prometheus"), (self, "exporter_port", "the node exporter")]
+        parts += [(self.grafana, "port", "Grafana"), (stack.config.mlflow, "port", "MLflow")]
+        for first, second in combinations((part for part in parts if part[0]), 2):
             if getattr(*first[:2]) == getattr(*second[:2]):
                 # Blame the port that the config sets; if it sets both, the second one.
                 blamed, user = (second, first) if second[1] in second[0].model_fields_set else (first, second)

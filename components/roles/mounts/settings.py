@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from components.settings.network_names import NFS, PRESENT, feature_of
 from components.settings.problems import Report, Stack, show_names
-from components.settings.rules import check_sites
+from components.settings.rules import check_kinds, check_sites
 from components.settings.section import Help, Section, key
 from components.settings.types import FOLDER, HOST, SiteNames, refuse, word_set
 
@@ -61,7 +61,9 @@ Path = Annotated[str, Field(max_length=100), AfterValidator(_path)]
 Source = Annotated[
     str,
     Field(max_length=400, pattern=rf"^({HOST}|{_IPV6}):(/|{FOLDER})$"),
-    Help("an NFS server, a colon and its folder", 'write "10.0.0.5:/export", with IPv6 in brackets'),
+    Help(
+        "an NFS server, a colon and its folder", f'write "10.0.0.5:/export", with IPv6 in brackets, or type: {PRESENT}'
+    ),
 ]
 Type = Annotated[
     Literal["nfs4", "present"],
@@ -77,11 +79,9 @@ class Mount(Section):
     """A file system on the nodes of some sites."""
 
     path: Path = key("an absolute path of at most 100 characters", _FIX_PATH)
-    """The mount point. Nodes have the feature `mount-` and the path with `-` for `/` while it works:
-    `--constraint=mount-data` for /data."""
+    """The mount point. Nodes where it works have a feature, such as `mount-data` for /data."""
     type: Type = "nfs4"
-    """`nfs4`: an NFS server, version 4, mounted by tailrack; `present`: mounted by the provider or by you, only
-    checked."""
+    """`nfs4`: an NFS server, version 4, mounted by tailrack; `present`: mounted by others, only checked."""
     source: Source | None = None
     """The server and its folder, such as `"10.0.0.5:/export"`; only for nfs4."""
     sites: SiteNames | None = key(min_length=1, default=None)
@@ -91,8 +91,7 @@ class Mount(Section):
     options: tuple[Option, ...] = key("a list of NFS options", _FIX_OPTIONS, max_length=20, default=())
     """More NFS options, such as `[noatime, nconnect=8]`; only for nfs4."""
     required: bool = False
-    """No node works without it: the node's step fails, and the health check drains it. Otherwise such a node only
-    loses the feature."""
+    """A node without it fails its step and is drained. Otherwise it only loses the feature."""
     tailnet: bool = False
     """The server is reached over the tailnet, so mount it after that; only for nfs4."""
 
@@ -123,8 +122,7 @@ def check_mounts(mounts: Sequence[Mount], stack: Stack, report: Report) -> None:
     for mount in mounts:
         _check_keys(mount, report)
         for folder, whose in taken.items():
-            if _overlap(mount.path, folder):
-                relation = "is" if mount.path == folder else "is inside or around"
+            if relation := relation_of(mount.path, folder):
                 problem = f"{relation} {report.value(report.at(mount), folder)}, {whose}"
                 report.bad((mount, "path"), problem, "one would hide the other's files", _FIX_PATH)
         check_sites(mount, "sites", "no node would have the mount", stack, report)
@@ -140,34 +138,29 @@ def check_mounts(mounts: Sequence[Mount], stack: Stack, report: Report) -> None:
 
 def _check_keys(mount: Mount, report: Report) -> None:
     """Report keys that do not fit the mount's type."""
-    if mount.type == NFS and mount.source is None:
-        breaks, fix = "the server would be unknown", f'write "10.0.0.5:/export", or type: {PRESENT}'
-        report.add((mount, "source"), "missing", breaks, fix)
-    for name in ("source", "options", "tailnet") if mount.type == PRESENT else ():
-        if getattr(mount, name):
-            breaks = "it would have no effect, because tailrack does not mount it"
-            fix = f"remove it, or write type: {NFS}"
-            report.add((mount, name), f"is set for a mount of type {PRESENT}", breaks, fix)
+    breaks = "it would have no effect, because tailrack does not mount it"
+    check_kinds(mount, mount.type, {"options": (NFS,), "tailnet": (NFS,)}, breaks, report, "type")
+    check_kinds(mount, mount.type, {"source": (NFS,)}, breaks, report, "type", "the server would be unknown")
     names = [option.partition("=")[0] for option in mount.options]
     aliases = [{"vers": "nfsvers"}.get(name, name) for name in names]
     for index, name in enumerate(names):
-        path = report.at(mount, "options", index)
+        place = (mount, "options", index)
         if aliases[index] in aliases[:index]:
-            report.add(path, f"{report.value(path, name)} is in the list twice", "one would win", "remove one of them")
+            report.bad(place, "is in the list twice", "one would win", "remove one of them")
         if name in _SOFT and not mount.read_only:
             breaks = "files would be damaged when the server does not answer for a moment"
-            fix = "remove it, or set read_only: true"
-            report.add(path, f"{report.value(path, name)} without read_only", breaks, fix)
+            report.bad(place, "without read_only", breaks, "remove it, or set read_only: true")
 
 
-def _overlap(one: str, other: str) -> bool:
-    return PurePosixPath(one).is_relative_to(other) or PurePosixPath(other).is_relative_to(one)
+def relation_of(path: str, other: str) -> str:
+    """Return how one of two paths hides the other, for running text; empty if neither does."""
+    around = PurePosixPath(path).is_relative_to(other) or PurePosixPath(other).is_relative_to(path)
+    return "is" if path == other else "is inside or around" * around
 
 
 def _check_pair(first: Mount, second: Mount, report: Report) -> None:
     path, place, common = second.path, (second, "path"), {*(first.sites or ())} & {*(second.sites or ())}
-    if (common or not (first.sites and second.sites)) and _overlap(path, first.path):
-        relation = "is" if path == first.path else "is inside or around"
+    if (common or not (first.sites and second.sites)) and (relation := relation_of(path, first.path)):
         where = f" on {show_names(common)}" if common else ""
         problem = f"{relation} the path of {report.at(first)}{where}"
         report.bad(place, problem, "one would hide the other's files", "write another path, or other sites")

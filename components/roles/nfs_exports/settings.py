@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.roles.mounts.settings import Mount, Mounts, check_mounts
+from components.roles.mounts.settings import Mount, Mounts, check_mounts, relation_of
 from components.roles.users.settings import RESERVED_USERS
 from components.settings.problems import Report, Stack
 from components.settings.section import Help, Section, key
@@ -54,17 +54,15 @@ class Storage(Section):
     """A file system of yours that has the users' homes, instead of the share: a mount that all machines need."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        path, mount = PurePosixPath(self.path), PurePosixPath(self.mount)
-        for name, folder in (("path", path), ("mount", mount)):
-            for login in set(folder.parts[2:3]) & stack.logins.keys():
-                if folder.is_relative_to(f"/home/{login}"):
-                    problem = "is in the home of the account that tailrack logs in with"
-                    breaks = f"the mount would hide the keys that open {stack.logins[login]}, or share them"
-                    report.bad((self, name), problem, breaks, _FIX)
-        if path.is_relative_to(mount) or mount.is_relative_to(path):
+        for name, folder in (("path", self.path), ("mount", self.mount)):
+            _, top, *below = folder.split("/")
+            if top == "home" and below[0] in stack.logins:
+                problem = "is in the home of the account that tailrack logs in with"
+                breaks = f"the mount would hide the keys that open {stack.logins[below[0]]}, or share them"
+                report.bad((self, name), problem, breaks, _FIX)
+        if relation := relation_of(self.path, self.mount):
             only_path = {"path", "mount"} & self.model_fields_set == {"path"}
             blamed, partner = ("path", "mount") if only_path else ("mount", "path")
-            relation = "is" if path == mount else "is inside or around"
             problem = f"{relation} {report.value(report.at(self), getattr(self, partner))}, the {partner} of the share"
             breaks = "the head node would mount the share over itself and hang"
             report.bad((self, blamed), problem, breaks, "use separate folders, such as /export/shared and /shared")

@@ -10,11 +10,11 @@ class Scratch(Section):
     """Fast space for a job, removed when the job ends."""
 
     folder: LocalFolder | None = None
-    """Folder on the fastest local disk of each node. Each job has its own folder in it, which TMPDIR names and which
-    is removed after the job; default: TMPDIR is /tmp, which is never emptied."""
+    """Folder on the fastest local disk of each node. TMPDIR names a job's own folder there, which is removed after the
+    job; default: TMPDIR is /tmp, which is never emptied."""
     cache_days: Whole = key(ge=0, le=3650, default=30)
-    """Jobs' caches (HF_HOME, TORCH_HOME and the like) are on the same disk, in a folder of each user that stays after
-    jobs. Files that no one has used for so many days are removed; 0: caches stay in the users' homes."""
+    """Jobs' caches (HF_HOME, TORCH_HOME and the like) stay on the same disk, in a folder of each user. Files unused for
+    so many days are removed; 0: caches stay in the homes."""
     cache_disk_percent: Whole = key(ge=10, le=99, default=85)
     """When the disk is fuller than this, cached files that were not used lately are removed sooner."""
 

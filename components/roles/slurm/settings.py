@@ -1,13 +1,12 @@
 """The sections `slurm` and, of a pool, `elastic`."""
 
 import difflib
-import math
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from slurmutils import SlurmConfig
 
 from components.roles.slurm.versions import NEEDED, RELEASES, release
@@ -15,7 +14,7 @@ from components.settings.money import MOST_OF_SMALL
 from components.settings.problems import Report, Stack, show_name
 from components.settings.rules import check_sites
 from components.settings.section import Help, Section, key
-from components.settings.types import Checksum, Number, PartitionName, SiteNames, Whole, refuse, word_set
+from components.settings.types import Checksum, Number, PartitionName, SiteNames, Whole, full, must, word_set
 
 # tailrack derives these from the stack. Other values would cut nodes off, or let jobs leave their site.
 OWNED_KEYS = word_set(
@@ -50,47 +49,21 @@ MOST_MINUTES = 1080
 UPSTREAM = "https://download.schedmd.com/slurm"
 
 
-def _time_limit(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str):
-        raise ValueError("not text")
-    if value.upper() in ("UNLIMITED", "INFINITE"):
-        return "UNLIMITED"
-    if not re.fullmatch(_TIME, value):
-        raise ValueError("not a time")
-    if not value.strip("0:-"):
-        refuse("is zero", "Slurm would kill every job in the partition at once")
-    return value
-
-
 TimeLimit = Annotated[
     str,
-    BeforeValidator(_time_limit),
+    Field(coerce_numbers_to_str=True, pattern=f"(?i)^({_TIME}|UNLIMITED|INFINITE)$"),
+    must(lambda limit: limit.strip("0:-"), "is zero", "Slurm would kill every job in the partition at once"),
     Help("a time limit of Slurm", 'write minutes, "HH:MM:SS", "D-HH:MM" (in quotes) or UNLIMITED'),
 ]
-
-
-def _setting(value: object) -> object:
-    """Return a value in slurm.conf's form. A bare true is rejected, because some keys need YES and others 1."""
-    if isinstance(value, float) and not value.is_integer():
-        value = str(value) if math.isfinite(value) else None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = str(int(value))
-    if not isinstance(value, str):
-        raise ValueError("not a text")
-    if not value.strip() or not value.isprintable() or "#" in value:
-        refuse("is empty, or contains a line break or '#'")
-    if value.count('"') % 2:
-        refuse("has an unpaired double quote")
-    if value.endswith("\\"):
-        refuse("ends with a backslash", "slurmctld would append the next line")
-    if not re.fullmatch(_VALUE, value):
-        refuse("has a blank outside of double quotes", "slurmctld would read the rest as another key")
-    return value
-
-
-Setting = Annotated[str, BeforeValidator(_setting)]
+# A bare true is no text, because some keys need YES and others 1.
+Setting = Annotated[
+    str,
+    Field(coerce_numbers_to_str=True),
+    must(lambda text: text.strip() and text.isprintable() and "#" not in text, "is empty, or has a line break or '#'"),
+    must(lambda text: text.count('"') % 2 == 0, "has an unpaired double quote"),
+    must(full(r".*[^\\]"), "ends with a backslash", "slurmctld would append the next line"),
+    must(full(_VALUE), "has a blank outside of double quotes", "slurmctld would read the rest as another key"),
+]
 
 
 def address(version: str, source: str | None) -> str:
@@ -98,23 +71,17 @@ def address(version: str, source: str | None) -> str:
     return source or f"{UPSTREAM}/slurm-{version}.tar.bz2"
 
 
-def _release(value: object) -> object:
-    """Return a complete release number that nodes support."""
-    if isinstance(value, float) or (isinstance(value, str) and re.fullmatch(r"\d\d\.\d\d", value)):
-        refuse("is not a complete release", "the exact release would be unknown", f"add its last number: {value}.1")
-    if not isinstance(value, str) or not re.fullmatch(r"\d\d\.\d\d\.\d{1,2}", value):
-        raise ValueError("not a release")
-    supported = [version for version in RELEASES if version >= NEEDED]
-    if release(value) not in supported:
-        problem = f"is not one of the supported releases ({', '.join(supported)})"
-        fix = f"write one from {supported[0]} to {supported[-1]}"
-        refuse(problem, "nodes and slurmctld might not understand each other", fix)
-    return value
-
-
+_SUPPORTED = RELEASES[RELEASES.index(NEEDED) :]
 Release = Annotated[
     str,
-    BeforeValidator(_release),
+    Field(coerce_numbers_to_str=True, pattern=r"^[0-9]{2}\.[0-9]{2}(\.[0-9]{1,2})?$"),
+    must(full(r"[0-9]+\.[0-9]+\.[0-9]+"), "is not a complete release", fix="add its last number, as in 24.11.1"),
+    must(
+        lambda version: release(version) in _SUPPORTED,
+        f"is not one of the supported releases ({', '.join(_SUPPORTED)})",
+        "nodes and slurmctld might not understand each other",
+        "write one of them with its last number",
+    ),
     Help("a release such as 24.11.5", "write all three numbers", default_text="of the distribution"),
 ]
 _SERVER = r"^(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?"
@@ -137,8 +104,10 @@ Packages = Annotated[
 
 _ROOT = "root would run unverified code"
 # A key, the key that it requires, and how to write that one.
+_OF_SOURCE = "write the SHA-256 of that file, from the release's page and not from the file itself"
 _REQUIREMENTS = (
-    ("release_source", "release_sha256", "write the SHA-256 of that file, from the release's page and not from it"),
+    ("release", "release_sha256", _OF_SOURCE),
+    ("release_source", "release_sha256", _OF_SOURCE),
     ("release_packages", "release_packages_sha256", "write the SHA-256 of the SHA256SUMS there"),
     ("release_packages_sha256", "release_packages", "write the place of the packages in that list"),
 )
@@ -170,27 +139,23 @@ class Slurm(Section):
     partitions: tuple[Partition, ...] = key(fix="write [{name: long, sites: [cloud-a]}]", default=())
     """Additional partitions."""
     cgroups: bool | None = key(default_text="if the head node supports it", default=None)
-    """Confine jobs with cgroups; default: if the head node supports them, on each machine that does. With true,
-    machines without cgroups cannot join."""
+    """Confine jobs with cgroups; default: where head node and machine support them. With true, others cannot join."""
     ssh_needs_job: bool = True
-    """Let users log in by SSH only to compute nodes where they have a job, and into its cgroup (pam_slurm_adopt).
-    Needs `cgroups`; does not apply to the head node and to other accounts."""
+    """Let users log in by SSH only to compute nodes where they have a job, and into its cgroup (needs `cgroups`)."""
     job_limit_seconds: Whole = key(ge=0, le=604800, default=300)
     """Seconds that jobs may continue when their node leaves, before they are requeued."""
     save_seconds: Whole | None = key(ge=5, le=600, default=None)
-    """Seconds that jobs have to save between SIGTERM and SIGKILL: when they are cancelled or requeued, reach their
-    time limit, or their machine shuts down. Default: 30, and 5 when their machine shuts down."""
+    """Seconds for jobs to save between SIGTERM and SIGKILL. Default: 30, and 5 when their machine shuts down."""
     release: Release | None = None
-    """One release for all machines, such as 24.11.5, [built from its source](day-2.md#one-slurm-release); default:
-    the release of each machine's distribution."""
+    """One release for all machines, [built from its source](day-2.md#one-slurm-release); default: the
+    distributions'."""
     release_sha256: Checksum | None = None
     """SHA-256 of the release's source; required unless all machines get ready packages."""
     release_source: Source | None = None
     """The release's source: the address of a .tar.gz, .tar.bz2 or .tar.xz, or its path on the head node."""
     release_packages: Packages | None = None
-    """[ready packages](day-2.md#ready-packages) of the release: the address of a folder, or its path on the head
-    node, with a SHA256SUMS and a folder for each kind of machine, such as debian-13-amd64. Default, and for kinds
-    without a folder: packages are built."""
+    """[ready packages](day-2.md#ready-packages) of the release: the address of a folder, or its path on the head node,
+    with a SHA256SUMS and a folder for each kind of machine, such as debian-13-amd64. Others are built."""
     release_packages_sha256: Checksum | None = key(fix="write the output of sha256sum for your list", default=None)
     """SHA-256 of the SHA256SUMS of these packages."""
 
@@ -241,17 +206,12 @@ class Slurm(Section):
         return None
 
     def _check_release(self, report: Report) -> None:
-        keys = self.model_fields_set & {name for pair in _REQUIREMENTS for name in pair[:2]}
-        for name in sorted(keys) if self.release is None else ():
-            fix = "write tailrack:slurm.release too, or remove this key"
-            breaks = "each machine would get its distribution's Slurm"
+        keys = sorted(name for name in self.model_fields_set if name.startswith("release_"))
+        for name in keys if self.release is None else ():
+            fix, breaks = "write tailrack:slurm.release too, or remove this key", "each machine would get its own Slurm"
             report.add((self, name), "is set without a release", breaks, fix)
-        if self.release is not None and not keys:
-            problem = "is missing, so the source of the release cannot be verified"
-            fix = "write the SHA-256 of that file, from the release's page and not from the file itself"
-            report.add((self, "release_sha256"), problem, _ROOT, fix)
         for name, required, fix in _REQUIREMENTS if self.release is not None else ():
-            if name in keys and required not in keys:
+            if name in (keys or ("release",)) and required not in keys:
                 report.add((self, required), f"is missing, but {name} is set", _ROOT, fix)
 
 
@@ -279,15 +239,13 @@ def _suggest_key(name: str) -> str:
 def _keepalive_problem(text: str) -> str:
     """Return what is wrong with a stack's CommunicationParameters; empty if nothing is."""
     items = [item.partition("=") for item in text.strip('"').split(",")]
-    names = [name for name, _, _ in items]
-    if other := next((name for name in names if name not in _KEEPALIVE), None):
-        return f"contains {show_name(other)}, and tailrack sets the others itself"
-    if len(names) != len(set(names)) or "keepalivetime" not in names:
-        return "needs keepalivetime, and each item once"
     for name, _, value in items:
+        if name not in _KEEPALIVE:
+            return f"contains {show_name(name)}, and tailrack sets the others itself"
         if not re.fullmatch(r"[1-9][0-9]{0,4}", value) or int(value) > _KEEPALIVE[name]:
             return f"needs a number from 1 to {_KEEPALIVE[name]} for {name}"
-    return ""
+    names = {name for name, _, _ in items}
+    return "" if "keepalivetime" in names and len(names) == len(items) else "needs keepalivetime, and each item once"
 
 
 class Elastic(Section):
@@ -300,14 +258,12 @@ class Elastic(Section):
     idle_minutes: Whole = key(ge=1, le=MOST_MINUTES, default=20)
     """Minutes without a job after which a machine goes back."""
     boot_minutes: Whole = key(ge=5, le=MOST_MINUTES, default=30)
-    """Minutes in which a machine must run jobs; if it does not, it goes back, its job returns to the queue, and the
-    next attempt waits longer."""
+    """Minutes in which a machine must run jobs; if not, it goes back, and the next attempt waits longer."""
     replace_sick: bool = False
-    """Return a machine that the health check or the deep check drained, once it has no job; the next job brings
-    another. At most one every 30 minutes."""
+    """Return a machine that a health check drained, once it has no job; at most one every 30 minutes."""
     max_price_per_hour: Number | None = key(fix="write an amount such as 12", gt=0, le=MOST_OF_SMALL, default=None)
     """The most that all rented machines together may cost per hour, in the stack's `currency`; needs the
-    `price_per_hour` of each machine whose cloud does not say its price (`lambda` and `digitalocean` do, in USD)."""
+    `price_per_hour` of machines whose cloud says no price (`lambda` and `digitalocean` do, in USD)."""
     cpus: Whole = key(fix="write the output of nproc on such a machine", ge=1, le=4096)
     """CPUs of each machine (`nproc`), which Slurm must know before the machine exists."""
     memory_gb: Number = key(fix="write the total that `free --gibi` shows on such a machine", ge=1, le=65536)

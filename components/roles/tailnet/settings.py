@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from pydantic import AfterValidator, Field, SecretStr
 
 from components.settings.problems import Report, Stack, secret_command, show_name, shown
-from components.settings.rules import check_known
+from components.settings.rules import Kinds, check_kinds, check_known
 from components.settings.section import Help, Section, key, keys_of
 from components.settings.types import PORT, NodeName, Whole, must, refuse
 
@@ -106,8 +106,7 @@ class WayToTailnet(Section):
     """How the machines of a stack join a tailnet."""
 
     kind: Kind | None = key(default_text="by the other keys", default=None)
-    """`tailscale`: the stack creates keys with Tailscale's API; `control_url`: your control server and key;
-    `existing`: every machine is already a member and stays one; `lab`: the lab's tailnet."""
+    """`tailscale`: keys by Tailscale's API; `control_url`: your control server; `existing`: all are members; `lab`."""
     api_key: Secret | None = None
     """Kind tailscale: an API access token; it expires after at most 90 days."""
     oauth_client_id: Identity | None = key(
@@ -135,12 +134,7 @@ class WayToTailnet(Section):
 
     def check(self, stack: Stack, report: Report) -> None:
         kind, given = self.kind_where(stack.brings_tailnet), self.model_fields_set
-        allowed, breaks = _KEYS[kind]
-        for name in sorted(given):
-            kinds = [other for other, (keys, _) in _KEYS.items() if name in keys]
-            if kinds and name not in allowed:
-                fix = f"remove it, or write kind: {' or '.join(kinds)}"
-                report.add((self, name), f"is not a key of a tailnet of kind {kind}", breaks, fix)
+        check_kinds(self, kind, _KINDS, _NO_EFFECT[kind], report)
         if kind == TAILSCALE:
             self._check_credentials(report)
         if kind == CONTROL_URL and not {"auth_key", "control_url"} & given:
@@ -161,20 +155,14 @@ class WayToTailnet(Section):
 
     def _check_credentials(self, report: Report) -> None:
         keys = {*CREDENTIALS} & self.model_fields_set
-        with_id = keys - {"api_key", "oauth_client_id"}
-        rejected = "Tailscale's API would reject every call"
+        name = "api_key" if "api_key" in keys else "oauth_client_id"
+        others = ", ".join(sorted(keys - {name})) or "nothing else"
         if not keys:
             report.add((self, "kind"), "tailscale without credentials", "no key could be created", f"set {_WAYS}")
-        elif "api_key" in keys and len(keys) > 1:
-            problem = f"is set together with {', '.join(sorted(keys - {'api_key'}))}"
-            report.add((self, "api_key"), problem, "only one of them can be used", "remove one of the two")
-        elif "api_key" not in keys and "oauth_client_id" not in keys:
-            problem = f"is missing, but {', '.join(sorted(keys))} is set"
-            report.add((self, "oauth_client_id"), problem, rejected, f"set {_WAYS}")
-        elif "oauth_client_id" in keys and len(with_id) != 1:
-            problem = f"is set with {', '.join(sorted(with_id)) or 'nothing else'}"
-            fix = "set one of oauth_client_secret, identity_token and audience"
-            report.add((self, "oauth_client_id"), problem, rejected, fix)
+        elif name not in keys:
+            report.add((self, name), f"is missing, but {others} is set", _REJECTED, f"set {_WAYS}")
+        elif len(keys) != (1 if name == "api_key" else 2):
+            report.add((self, name), f"is set with {others}", _REJECTED, f"set only {_WAYS}")
 
 
 class Tailnet(WayToTailnet):
@@ -194,11 +182,9 @@ class Tailnet(WayToTailnet):
     auth_key: AuthKey | None = None
     """Key with which nodes join; required unless there is a lab site or a control_url."""
     policy: Literal["print", "own"] = key(breaks="the policy would not be checked", default="print")
-    """Kind tailscale: with `print`, the required policy is an output of the stack, and a check runs before any node
-    joins; with `own`, the stack writes the tailnet's whole policy file."""
+    """Kind tailscale: `print` the required policy and check the tailnet's; or `own` (write) the whole policy file."""
     relay: Relay | None = None
-    """Your own relay for nodes without a direct path ([day-2.md](day-2.md#a-relay-of-ones-own)); default: the control
-    server's relays."""
+    """[Your own relay](day-2.md#a-relay-of-ones-own) for nodes without a direct path; default: the control server's."""
 
     def check(self, stack: Stack, report: Report) -> None:
         super().check(stack, report)
@@ -215,8 +201,7 @@ class PoolTailnet(WayToTailnet):
     """How a pool's machines join the tailnet of the cluster."""
 
     auth_key: PoolAuthKey | None = None
-    """Key with which the pool's nodes join the cluster's tailnet; best for ephemeral machines, as tailrack sets for
-    an OAuth client's secret; required unless there is a lab site."""
+    """Key with which the pool's nodes join, best for ephemeral machines; required unless there is a lab site."""
 
 
 def derived_kind(keys: Collection[str], brought: bool) -> str:
@@ -226,12 +211,14 @@ def derived_kind(keys: Collection[str], brought: bool) -> str:
     return OF_A_SITE if brought and "control_url" not in keys else CONTROL_URL
 
 
-# The keys of each kind, besides `kind` and `tag`, and why other keys have no effect.
-_API = (*CREDENTIALS, "organization", "base_url", "policy")
-_KEYS = {
-    TAILSCALE: (_API, "the stack creates its own keys for Tailscale's control server"),
-    CONTROL_URL: (("control_url", "auth_key"), "the stack would not use Tailscale's API"),
-    EXISTING: (("control_url",), "no machine joins a tailnet, so it would not be used"),
-    OF_A_SITE: (("auth_key",), "the nodes join the control server of the sites"),
+# The kinds of the keys that not every kind has, and why other keys have no effect.
+_OF_API: Kinds = dict.fromkeys((*CREDENTIALS, "organization", "base_url", "policy"), (TAILSCALE,))
+_KINDS: Kinds = {**_OF_API, "control_url": (CONTROL_URL, EXISTING), "auth_key": (CONTROL_URL, OF_A_SITE)}
+_NO_EFFECT = {
+    TAILSCALE: "the stack creates its own keys for Tailscale's control server",
+    CONTROL_URL: "the stack would not use Tailscale's API",
+    EXISTING: "no machine joins a tailnet, so it would not be used",
+    OF_A_SITE: "the nodes join the control server of the sites",
 }
 _WAYS = "an API key, or an OAuth client's id and secret, or a federated identity's id and its token or audience"
+_REJECTED = "Tailscale's API would reject every call"

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from components.roles.accounting.settings import DEFAULT_ACCOUNT, Limit, QosNames
-from components.roles.job_reports.settings import JobReports, is_receiver
+from components.roles.job_reports.settings import JobReports
+from components.roles.monitoring.settings import ADDRESS
 from components.settings.problems import ROOT, Report, Stack, child_path, suggest
 from components.settings.rules import check_known, check_once, check_unique
 from components.settings.section import Help, Section, key
@@ -19,17 +20,10 @@ _COMMAND = "run: make github-keys STACK=..."
 _TWO_LOGINS = "no one could tell whose login it is, and a removed key could still open an account"
 
 
-def is_github_name(text: str) -> bool:
-    """Return whether GitHub has accounts of such a name: letters, digits and single hyphens inside.
-
-    A company's own accounts end with `_` and its short code.
-    """
-    return len(text) <= 39 and re.fullmatch(r"[A-Za-z0-9](-?[A-Za-z0-9])*(_[A-Za-z0-9]+)?", text) is not None
-
-
+# A company's own accounts end with `_` and its short code.
+is_github_name = full(r"(?=.{1,39}\Z)[A-Za-z0-9](-?[A-Za-z0-9])*(_[A-Za-z0-9]+)?")
 GithubName = Annotated[
     str,
-    Field(max_length=39),
     must(is_github_name, "is not a GitHub name of at most 39 letters, digits and single hyphens"),
     Help("a GitHub name", "write the name as in the address of the profile, such as ada-l"),
 ]
@@ -44,8 +38,7 @@ RESERVED_USERS = word_set(
     """root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody nogroup
     adm tty disk kmem dialout fax voice cdrom floppy tape sudo audio dip operator src shadow utmp video sasl
     plugdev staff users input kvm render sgx crontab messagebus sshd ssh statd polkitd tss netdev admin wheel
-    docker lxd munge slurm tailscale mysql postgres avahi ntp dnsmasq systemd-network systemd-resolve
-    systemd-timesync systemd-journal systemd-coredump systemd-oom
+    docker lxd munge slurm tailscale mysql postgres avahi ntp dnsmasq
     adduser avahi-autoipd bind bluetooth ceph chrony clock colord containerd dcgm debian-tor dhcpcd ec2-user
     fwupd-refresh ganesha gdm geoclue google-sudoers gpio hplip i2c kernoops kubernetes landscape ldap libvirt
     libvirt-dnsmasq libvirt-qemu lightdm lpadmin nagios nginx nslcd nvidia-persistenced openldap opc pcap podman
@@ -76,7 +69,10 @@ GroupName = Annotated[
     AfterValidator(partial(account_name, breaks="members would get the rights of that system group")),
     Help("a group name of at most 32 characters", "write another name such as vision"),
 ]
-Receiver = Annotated[str, must(is_receiver, "is neither a mail address nor the name of a channel")]
+Receiver = Annotated[
+    str,
+    must(full(rf"{ADDRESS}|[a-z]([a-z0-9-]{{0,61}}[a-z0-9])?"), "is neither a mail address nor the name of a channel"),
+]
 Id = Annotated[
     Whole,
     Field(ge=1000, le=4294967293),
@@ -146,14 +142,11 @@ class User(Section):
         "write the line of a .pub file, such as [ssh-ed25519 AAAA... laptop]; 'ssh-keygen -t ed25519' creates one",
         default=(),
     )
-    """Public SSH keys with which the user logs in, besides those in the user's own ~/.ssh/authorized_keys; [log
-    in](using.md#log-in)."""
+    """Public SSH keys of the user, besides those in ~/.ssh/authorized_keys; [log in](using.md#log-in)."""
     github: GithubName | None = None
-    """The user's account at GitHub. `make github-keys` reads its public SSH keys, asks, and records them in
-    `tailrack:github_keys`; `up` reads nothing from GitHub."""
+    """The user's account at GitHub, whose public SSH keys `make github-keys` records in `tailrack:github_keys`."""
     oidc: Identity | None = None
-    """The user's identity at the provider of `tailrack:oidc`: the mail address, or `sub`, which is safer where people
-    choose their address themselves."""
+    """The user's identity at the provider of `tailrack:oidc`: the mail address, or `sub` if people choose addresses."""
     groups: tuple[str, ...] = key(
         "a list of names of tailrack:groups", "write at most 16 names, such as [vision]", max_length=16, default=()
     )
@@ -175,8 +168,7 @@ class User(Section):
         max_length=5,
         default=(),
     )
-    """Receivers of reports about the user's jobs without `--mail-user`: mail addresses and channels of `job_reports`.
-    Batch jobs without `--mail-type` get `END,FAIL`."""
+    """Mail addresses and channels of `job_reports` for jobs without `--mail-user`, with `END,FAIL` by default."""
     qos: QosNames = ()
     """QOS that the user's jobs may request, besides `normal`."""
 
@@ -223,7 +215,8 @@ def check_users(stack: Stack, report: Report) -> None:
 def _check_keys(users: Sequence[User], written: Mapping[str, Sequence[str]], report: Report) -> None:
     """Report keys and accounts of two users, and users without recorded keys. Warn about accounts that no user has."""
     keys: dict[tuple[str, ...], str] = {}  # the place of each, without its comment
-    names: dict[str, str] = {}
+    breaks, fix = "one key would open two accounts", "give each user another"
+    accounts = check_unique(users, "github", "is also the account of {}", breaks, report, fix)
     for user in users:
         for index, text in enumerate(user.keys):
             place = report.at(user, "keys", index).removeprefix(ROOT)
@@ -235,10 +228,7 @@ def _check_keys(users: Sequence[User], written: Mapping[str, Sequence[str]], rep
         if (name := user.github) is None:
             continue
         place = report.place(user)
-        if (other := names.setdefault(name.lower(), place)) != place:  # GitHub ignores case
-            problem = f"is also the account of {other}"
-            report.bad((user, "github"), problem, "one key would open two accounts", "give each user another")
-        elif name not in written:
+        if name not in written and accounts[name.lower()] == place:
             problem = f"the keys of {report.value(report.at(user, 'github'), name)} are not in tailrack:github_keys"
             report.add((user, "github"), problem, "the user could not log in with them", _COMMAND)
         for index, text in enumerate(written.get(name, ())):
@@ -252,19 +242,13 @@ def _check_keys(users: Sequence[User], written: Mapping[str, Sequence[str]], rep
 
 def _check_identities(users: Sequence[User], oidc: Oidc | None, report: Report) -> None:
     """Report identities without a provider, and those of two users. Warn about a provider without identities."""
-    places: dict[str, str] = {}
-    for user in users:
-        if user.oidc is None:
-            continue
-        place = report.place(user)
-        if oidc is None:
-            fix = "write issuer, client_id and checksums there, or remove oidc from the user"
-            report.add((user, "oidc"), "is set without tailrack:oidc", "the user could not log in with it", fix)
-        # opkssh ignores the case of mail addresses.
-        elif (other := places.setdefault(user.oidc.lower(), place)) != place:
-            breaks = "one login would open two accounts"
-            report.bad((user, "oidc"), f"is also the identity of {other}", breaks, "give each user another")
-    if oidc and not any(user.oidc for user in users):
+    breaks, fix = "one login would open two accounts", "give each user another"
+    check_unique(users, "oidc", "is also the identity of {}", breaks, report, fix)
+    named = [user for user in users if user.oidc is not None]
+    for user in named if oidc is None else ():
+        fix = "write issuer, client_id and checksums there, or remove oidc from the user"
+        report.add((user, "oidc"), "is set without tailrack:oidc", "the user could not log in with it", fix)
+    if oidc and not named:
         report.warn(child_path(ROOT, "oidc"), "has no effect, because no user has oidc; remove it")
 
 

@@ -5,14 +5,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from components.settings.cluster import Head
 from components.settings.money import Price
 from components.settings.problems import Report, Stack, show_name
-from components.settings.rules import check_both
+from components.settings.rules import check_both, check_kinds
 from components.settings.section import Section, key
-from components.settings.types import Whole, full, must, network, own_network, refuse
+from components.settings.types import Network, OwnNetwork, Whole, full, must
 from stacks.sites.aws.images import IMAGES, Image, image_for
 from stacks.sites.aws.instance_keys import DiskSize, ImageWord, InstanceType
 from stacks.sites.aws.instance_types import has_nvidia_gpus, is_arm, stands_close
@@ -22,6 +22,7 @@ from stacks.sites.login_key import SiteOfNewMachines
 from stacks.sites.pools import GpuPool, check_not_empty, new_nodes
 
 Market = Literal["on-demand", "spot", "capacity-block", "reservation"]
+_RESERVED = ("capacity-block", "reservation")
 _AWS_OWN = 5  # addresses that AWS reserves in each subnet
 _RAISE_QUOTA = (  # EC2-VPC Elastic IPs
     "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code L-0263D0A3 "
@@ -29,26 +30,26 @@ _RAISE_QUOTA = (  # EC2-VPC Elastic IPs
 )
 
 
-def _own_network(value: object) -> ipaddress.IPv4Network:
-    own = own_network(value)
-    if not 16 <= own.prefixlen <= 28 or not own.is_private:
-        refuse("is not a private network of /16 to /28, as a VPC needs")
-    return own
-
-
-def _door(value: object) -> ipaddress.IPv4Network:
-    door = network(value)
-    if door.prefixlen < 8:
-        fix = "write the addresses from which you run `up`, such as 203.0.113.7/32"
-        refuse("opens SSH to a large part of the internet", "anyone could try to log in to every node", fix)
-    return door
-
-
 def _id(kind: str) -> AfterValidator:
     return must(full(rf"{kind}-[0-9a-f]{{8,17}}"), f"is not a {kind}- id")
 
 
-Door = Annotated[ipaddress.IPv4Network, BeforeValidator(_door)]
+Vpc = Annotated[
+    OwnNetwork,
+    must(
+        lambda own: 16 <= own.prefixlen <= 28 and own.is_private,
+        "is not a private network of /16 to /28, as a VPC needs",
+    ),
+]
+Door = Annotated[
+    Network,
+    must(
+        lambda door: door.prefixlen >= 8,
+        "opens SSH to a large part of the internet",
+        "anyone could try to log in to every node",
+        "write the addresses from which you run `up`, such as 203.0.113.7/32",
+    ),
+]
 
 
 class AwsShape(Section):
@@ -91,30 +92,23 @@ class AwsPool(GpuPool, AwsShape):
     placement_group: Annotated[str, must(full("auto|none|pg-[0-9a-f]{8,17}"), "is not auto, none or a pg- id")] = key(
         "auto, none or an id such as pg-0123456789abcdef0", "write one of them", default="auto"
     )
-    """Placement group: `auto` creates one if there are several nodes, their type supports it and they use no
-    reservation; `none`; or the id of your own group, such as the one of a reservation."""
+    """Placement group: `auto` creates one where it is possible; `none`; or the id of your own group."""
     efa: bool = False
     """Create as many EFA interfaces as the type has, in AWS's layout; each node then needs an elastic IP."""
 
     @property
     def grouped(self) -> bool:
         """Whether the stack creates a placement group. Capacity blocks and reservations have their own or none."""
-        free = self.market in ("on-demand", "spot")
-        return self.placement_group == "auto" and self.count > 1 and free and stands_close(self.type)
+        return self.placement_group == "auto" and self.count > 1 and not self.reserved and stands_close(self.type)
 
     @property
     def reserved(self) -> bool:
         """Whether its machines are in a capacity block or a reservation."""
-        return self.market in ("capacity-block", "reservation")
+        return self.market in _RESERVED
 
     def check(self, stack: Stack, report: Report) -> None:
-        if self.reserved and self.reservation is None:
-            problem, fix = f"is missing for market {self.market}", "write the id, cr-..."
-            report.add((self, "reservation"), problem, "EC2 would not know which one", fix)
-        if self.reservation is not None and not self.reserved:
-            problem = f"is set, but market is {report.value(report.at(self), self.market)}"
-            fix = "write market: reservation or capacity-block, or remove the reservation"
-            report.add((self, "reservation"), problem, "you would pay for the reservation and not use it", fix)
+        breaks, required = "you would pay for the reservation and not use it", "EC2 would not know which one"
+        check_kinds(self, self.market, {"reservation": _RESERVED}, breaks, report, "market", required)
         if self.market == "capacity-block" and self.placement_group.startswith("pg-"):
             breaks = "a capacity block has its own placement, and EC2 rejects another"
             problem = "a placement group is set for a capacity block"
@@ -141,8 +135,7 @@ class AwsSite(SiteOfNewMachines):
     zone: Annotated[str, Field(pattern=r"^[a-z]$")] | None = key(
         "a letter such as a", "write its letter", default_text="the first that sells its types", default=None
     )
-    """Letter of the availability zone; default: the first that sells all of the site's types. All nodes of a site are
-    in one zone."""
+    """Letter of the availability zone of all nodes; default: the first that sells all of the site's types."""
     ssh_from: tuple[Door, ...] = key(
         "a list of networks such as [203.0.113.7/32]",
         "write your public address, with /32",
@@ -156,7 +149,7 @@ class AwsSite(SiteOfNewMachines):
     """Id of your own subnet with internet access; default: the stack creates a VPC."""
     vpc: Annotated[str, _id("vpc")] | None = key("an id such as vpc-0123456789abc", "write its id", default=None)
     """Id of the VPC of that subnet."""
-    cidr: Annotated[ipaddress.IPv4Network, BeforeValidator(_own_network)] = key(
+    cidr: Vpc = key(
         "a private network such as 10.64.0.0/20",
         "write one of /16 to /28",
         default_text="`10.64.0.0/20`",

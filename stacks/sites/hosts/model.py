@@ -30,8 +30,7 @@ class Machine(Section):
     port: SshPort = 22
     """sshd's port."""
     user: ssh.Login
-    """The account for the log-in: root, or one with sudo; on a bastion, any that may forward connections
-    (AllowTcpForwarding)."""
+    """The account for the log-in: root, or one with sudo; on a bastion, any that may forward connections."""
     private_key_file: ssh.LockableKeyFile | None = None
     """Private key for the log-in; may start with `~` or be relative to the config."""
     private_key_passphrase: ssh.Passphrase | None = None
@@ -91,29 +90,27 @@ class HostConfig(Machine):
     model_config = ConfigDict(json_schema_extra=_as_written)
 
     name: NodeName = key(fix="write a name such as box or dgx1")
-    """The node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster. A range
-    such as `n[1-64]` stands for many nodes, and needs as many addresses. The site can have `user`, `port`, and the keys
-    of the log-in for all its hosts."""
+    """The node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster. A range such
+    as `n[1-64]` stands for many nodes, and needs as many addresses. Log-in keys can be at the site."""
     host_key: ssh.HostKey = key(
         fix="run `ssh-keyscan -t ed25519 ADDRESS`, compare the key with /etc/ssh/ssh_host_ed25519_key.pub there, and "
         "write the part after the address; or write a known_hosts_file for the site and run `make trust STACK=...`"
     )
     """The host's pinned public key; default: the one in the site's known_hosts_file."""
     gpu: GpuText | None = None
-    """The node's GPUs, `kind:count`, which the check step compares with the machine; each kind gets a partition of
-    its name. Default: the machine's kind and count, in partition `gpu`."""
+    """The node's GPUs, `kind:count`, compared with the machine; each kind gets a partition. Default: the machine's, in
+    partition `gpu`."""
     features: Features = ()
     """Slurm features of the node, for `--constraint`."""
     price_per_hour: Price | None = None
     """Price per hour of the machine, in the stack's `currency`; default: the site's price."""
     spot: Spot | None = None
-    """The provider that may take the machine back: `aws`, `gcp` or `azure`. The node reads the provider's notice,
-    takes no more jobs, and [requeues those that it has](using.md#when-a-machine-goes-away)."""
+    """The provider that may take the machine back: `aws`, `gcp` or `azure`. After its notice the node takes no more
+    jobs, and [requeues those that it has](using.md#when-a-machine-goes-away)."""
     login: bool = False
     """The machine runs no jobs: users log in there, with the share and Slurm's commands."""
     adopt: bool = False
-    """The machine is already in the cluster's tailnet, under this name. Its routes, exit node and SSH settings do not
-    change, and it stays in the tailnet when it leaves the cluster."""
+    """The machine is already in the cluster's tailnet, under this name, and stays; its routes and exit node do too."""
     take_over: bool = False
     """Take the machine from another cluster; that cluster's files are kept on it, in /var/lib/tailrack/backup."""
 
@@ -128,8 +125,7 @@ class HostsFrom(Section):
     )
     """The stack whose output has the site's hosts: `organization/project/stack`."""
     terraform: ssh.HostsFile | None = key(fix="write a path such as ../vms/terraform.tfstate", default=None)
-    """The file that has them, in place of `stack`: a state of Terraform or OpenTofu, or what `terraform output -json`
-    prints."""
+    """In place of `stack`: a state of Terraform or OpenTofu, or what `terraform output -json` prints."""
     output: OutputName = key("the name of an output", f"write its name such as {OUTPUT}", default=OUTPUT)
     """The name of that output, a list with the keys of `hosts` (docs/first-cluster.md)."""
 
@@ -146,8 +142,8 @@ class HostsSite(Site):
     hosts: tuple[HostConfig, ...] = key(fix="add a host, a hosts_file or a hosts_from, or delete it", min_length=1)
     """The site's machines."""
     hosts_file: ssh.HostsFile | None = None
-    """More machines of the site: a CSV file whose first line names keys of `hosts`, or a YAML file with a list
-    `hosts`. Use a file if the config would have over 100 KB, which is too much to pass to the program."""
+    """More machines: a CSV file whose first line names keys of `hosts`, or a YAML file with a list `hosts`. Use a file
+    if the config would have over 100 KB."""
     hosts_from: HostsFrom | None = None
     """All machines of the site, from the output of another program."""
     user: ssh.Login | None = None
@@ -163,16 +159,14 @@ class HostsSite(Site):
     agent: bool | None = key(fix="write true if your ssh-agent has the key", default=None)
     """`agent` for all hosts with neither this nor `private_key_file`."""
     spot: Spot | None = None
-    """The provider that may take the machines of the site without their own `spot` back: `aws`, `gcp` or `azure`. The
-    node reads the provider's notice, takes no more jobs, and [requeues those that it
-    has](using.md#when-a-machine-goes-away)."""
+    """`spot` for all hosts that have none."""
     known_hosts_file: ssh.HostsFile | None = key(fix="write a path such as known_hosts", default=None)
     """Host keys that you have verified, in OpenSSH's format; `make trust` writes it."""
     bastion: Bastion | None = None
     """Jump host for all hosts of the site."""
     pods: bool = False
-    """The machines are containers without systemd, a TUN device and mounts, such as RunPod's pods and Vast.ai's
-    Docker instances ([pods](pods.md)); needs `accept_pod_risk`."""
+    """The machines are containers without systemd, a TUN device and mounts ([pods](pods.md)); needs
+    `accept_pod_risk`."""
     accept_pod_risk: PodRisk = False
     stage: Stage = False
 

@@ -4,26 +4,16 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
-
 from components.settings.cluster import Head
 from components.settings.problems import Report, Stack
 from components.settings.section import key
-from components.settings.types import own_network, refuse
+from components.settings.types import OwnNetwork, must
 from lab.profiles.machine import HeadProfile, Like, Profile
 from lab.subnets import is_private, room
 from stacks.sites.kind import NodeSpec, Site, Spot
 from stacks.sites.pools import Pool, check_not_empty, new_nodes
 
-
-def _subnet(value: object) -> ipaddress.IPv4Network:
-    network = own_network(value)
-    if not is_private(network):
-        refuse("is not within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16")
-    return network
-
-
-Subnet = Annotated[ipaddress.IPv4Network, BeforeValidator(_subnet)]
+Subnet = Annotated[OwnNetwork, must(is_private, "is not within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16")]
 
 
 class LabPool(Pool):
@@ -34,8 +24,7 @@ class LabPool(Pool):
     bare: bool = False
     """Use an image without Slurm's packages, like a new machine."""
     like: Profile | None = None
-    """The machine that the nodes imitate, with only that machine's software: `cloud`, `server` or `desktop`
-    (lab/profiles), `pod` (a container without systemd), or a plain machine of a distribution other than Debian 13."""
+    """The machine that the nodes imitate: `cloud`, `server`, `desktop` (lab/profiles), `pod`, or a distribution."""
 
 
 class LabSite(Site):

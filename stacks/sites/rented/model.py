@@ -115,8 +115,7 @@ class RentedSite(SiteOfNewMachines):
     region: RegionName
     """The region; `try` of a pool can name others."""
     fewer: Literal["fail", "warn"] = "fail"
-    """If the cloud has no machine for a node: `fail` (the node's step fails, the others go on), or `warn` (the node
-    is left out with a warning; the next `make up` tries again)."""
+    """If the cloud has no machine for a node: `fail` (its step), or `warn` (leave it out; `make up` tries again)."""
     boot_minutes: Whole = key(ge=1, le=120, default=20)
     """Minutes after which a machine that does not answer SSH is given back, and the next of `try` is rented."""
     base_url: Annotated[str, AfterValidator(_base_url)] = key(
@@ -126,8 +125,7 @@ class RentedSite(SiteOfNewMachines):
     max_price_per_hour: Number | None = key(
         fix="write the most that you would pay for one machine, such as 3.5", gt=0, le=MOST, default=None
     )
-    """The most that each machine may cost per hour, by the cloud's prices and in its currency (USD). Dearer places of
-    `try` are left out; a machine that is rented already stays."""
+    """The most that a machine may cost per hour, in the cloud's currency (USD); dearer places of `try` are left out."""
     pools: tuple[RentedPool, ...] = key(fix="write [{name: h100-, type: TYPE}]", default=())
     """The site's nodes; may be empty at the head node's site."""
     head: RentedHead | None = None

@@ -53,9 +53,9 @@ def test_the_kind_is_the_one_that_is_meant(base: RawConfig, tailnet: Any, kind: 
     [
         (HOSTS, {"kind": "headscale"}, "kind", "write one of them"),
         (HOSTS, {"kind": "tailscale"}, "kind", "without credentials"),
-        (HOSTS, {**OAUTH, "auth_key": AUTH_KEY}, "auth_key", "is not a key of a tailnet of kind tailscale"),
+        (HOSTS, {**OAUTH, "auth_key": AUTH_KEY}, "auth_key", "is not a key of kind tailscale"),
         (HOSTS, {**OAUTH, "control_url": URL}, "control_url", "remove it, or write kind: control_url or existing"),
-        (HOSTS, {**OAUTH, "api_key": "tskey-api-x"}, "api_key", "only one of them can be used"),
+        (HOSTS, {**OAUTH, "api_key": "tskey-api-x"}, "api_key", "is set with oauth_client_id, oauth_client_secret"),
         (HOSTS, {"oauth_client_secret": "x"}, "oauth_client_id", "is missing, but oauth_client_secret is set"),
         (HOSTS, {"oauth_client_id": "x"}, "oauth_client_id", "is set with nothing else"),
         (HOSTS, {**OAUTH, "audience": "x"}, "oauth_client_id", "is set with audience, oauth_client_secret"),

@@ -92,11 +92,11 @@ def floors(*listed: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("storage", "words"),
     [
-        ({"size": "128G"}, "storage.size: 128 GiB is not a size from 1 MiB to 64 GiB; writing it would take minutes"),
-        ({"size": "4K"}, "storage.size: 4 KiB is not a size from 1 MiB to 64 GiB; it would measure"),
+        ({"size": "128G"}, "storage.size: '128G' is not a size from 1M to 64G; write one such as 1G"),
+        ({"size": "4K"}, "storage.size: '4K' is not a size from 1M to 64G; write"),
         ({"size": "big"}, "storage.size: 'big' is not"),
-        ({"checkpoint_size": "2K"}, "storage.checkpoint_size: 2 KiB is not a size from 1 MiB to 64 GiB"),
-        ({"checkpoint_size": "128G"}, "storage.checkpoint_size: 128 GiB is not a size from 1 MiB to 64 GiB"),
+        ({"checkpoint_size": "2K"}, "storage.checkpoint_size: '2K' is not a size from 1M to 64G"),
+        ({"checkpoint_size": "128G"}, "storage.checkpoint_size: '128G' is not a size from 1M to 64G"),
         ({"checkpoint_size": "much"}, "storage.checkpoint_size: 'much' is not"),
         ({"seconds": 1}, "storage.seconds: 1 is not a whole number from 2 to 600"),
         ({"nodes": ["nobody"]}, "storage.nodes[0]: 'nobody' is not a node that runs jobs"),

@@ -88,7 +88,7 @@ def test_two_names_half_a_key_and_keys_or_folders_that_do_not_fit_are_refused() 
     assert "is set without access_key" in problem(half)
     for key, value in {"endpoint": "https://host", "region": "eu", "access_key": "AKIA1", "token": "hf_x"}.items():
         assert "it would have no effect" in problem({**share, key: value}), key
-    assert "remove it, or write hf://" in problem({**share, "token": "hf_x"})
+    assert "remove it, or write source: hf://" in problem({**share, "token": "hf_x"})
     storage = {"path": "/data", "mount": "/shared"}
     assert "is on the share" in problem({**share, "folder": "/data/x"}, storage=storage)
 

@@ -131,9 +131,9 @@ def test_the_config_rejects_invalid_mlflow_settings() -> None:
 
 
 def test_a_port_of_monitoring_is_named() -> None:
-    for name in ("port", "exporter_port", "alertmanager_port"):
+    for name, daemon in {"port": "Prometheus", "exporter_port": "the node exporter"}.items():
         said = refusal({"monitoring": {name: 5001}, "mlflow": {"port": 5001}})
-        assert f"is also tailrack:monitoring.{name}" in said
+        assert f"tailrack:mlflow.port: 5001 is also the port of {daemon}" in said
 
 
 def test_every_package_is_pinned_by_digest_and_none_that_is_left_out_is_there() -> None:
