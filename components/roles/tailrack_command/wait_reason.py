@@ -66,7 +66,7 @@ def _why(job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequence[str]]
     # The reason can also be Resources or Priority, with the nodes in the description.
     if "ReqNodeNotAvail" in f"{job.reason} {job.description}":
         return _unavailable(job, nodes, expand)
-    if job.reason in ("Resources", "Priority", "None", "NodeDown"):
+    if job.reason in ("Resources", "Priority", "NodeDown"):
         return _resources(job, nodes)
     if job.reason == "BeginTime" and job.restarts:
         requeued = f"It went back to the queue, {_counted(job.restarts, 'time')} so far"
@@ -139,6 +139,7 @@ _REASONS = {
     ),
     "InvalidQOS": Why(("slurmdbd does not know its QOS '{job.qos}'.",), "sacctmgr show qos"),
     "QOSNotAllowed": Why(("Its QOS '{job.qos}' is not allowed here.",), "sacctmgr show assoc user={job.user}"),
+    "None": Why(("slurmctld has not considered it since its last change. It does so within two minutes.",)),
     "SchedDefer": Why(("slurmctld is busy and will consider it in a moment.",)),
 }
 

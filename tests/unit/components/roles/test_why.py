@@ -83,6 +83,7 @@ def test_why_explains_a_waiting_job_and_the_remedy() -> None:
         ("AssocMaxMemPerJob", "", ["account 'lab'", "the job itself exceeds it"]),
         ("QOSMinCpuNotSatisfied", "", ["requests less than the minimum of QOS 'normal'"]),
         ("JobArrayTaskLimit", "", ["--array"]),
+        ("None", "", ["has not considered it since its last change"]),
         ("SomethingNew", "of the next release", ["Slurm's reason: SomethingNew of the next release", "man squeue"]),
     ):
         told = waits(state_reason=reason, state_description=description, dependency="afterok:7(unfulfilled)")
