@@ -49,8 +49,8 @@ _ONLY_PODS = ("pod_check", "pod_join", "pod", "pod_register", "pod_leave", "pod_
 _STEPS_WITH_TASKS = ("machine", "services")
 _STEPS_WITH_RECORD = (*_STEPS_WITH_TASKS, "node_services")
 _END_TASKS: Call = ("end_tasks",)
-# Returns whether a machine that has joined is still in the tailnet.
-IS_JOINED = ("components.roles.tailnet.tailscale", "is_running")
+# Returns whether a machine that has joined is still in the tailnet, at the same address.
+IS_JOINED = ("components.roles.tailnet.tailscale", "is_joined")
 # The functions that undo a phase.
 _UNDO = {
     "register": ("release", "forget"),

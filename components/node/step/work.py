@@ -167,7 +167,7 @@ class Work:
             raise problems[0]
 
     def _join(self, names: Sequence[str], module: str, function: str, *calls: Call) -> None:
-        """Run the calls, unless they have run with the same values and the function says that the machine is in.
+        """Run the calls, unless they have run with the same values and the function says that their answer still holds.
 
         Jobs may run here: then only the last answer is reported.
         """
@@ -175,9 +175,9 @@ class Work:
         inputs = json.dumps([str(Path(__file__).parents[3]), self.step.repair, calls, values], sort_keys=True)
         digest = hashlib.sha256(inputs.encode()).hexdigest()
         last, _, answer = (files.read(JOINED) or "").partition("\n")
-        if last == digest and getattr(importlib.import_module(module), function)():
+        if last == digest and getattr(importlib.import_module(module), function)(result := json.loads(answer)):
             note("nothing of the join has changed")
-            self.step.results |= json.loads(answer)
+            self.step.results |= result
             return
         files.remove(JOINED)
         before = {**self.step.results}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -23,9 +24,10 @@ def is_installed() -> bool:
     return exists("tailscale")
 
 
-def is_running() -> bool:
-    """Return whether this machine is in a tailnet."""
-    return Tailscale().state == "Running"
+def is_joined(answer: Mapping[str, Any]) -> bool:
+    """Return whether this machine is in a tailnet, at the address that an earlier join reported."""
+    now = Tailscale()
+    return now.state == "Running" and now.address == answer["tailnet_ip"]
 
 
 def version() -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
+from components.roles.tailnet import tailscale
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class Values:
 def tell(step: Step, values: Values) -> None:
     """Report the values."""
     step.result("told", f"{values.rows} {values.text!r} {values.count} {values.on} {values.maybe}")
+
+
+def address(step: Step) -> None:
+    """Report the address in the tailnet."""
+    step.result("tailnet_ip", tailscale.address())
 
 
 def refuse(step: Step) -> None:

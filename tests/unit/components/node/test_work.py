@@ -72,18 +72,20 @@ def test_leaving_goes_on_after_an_error(shell: Shell) -> None:
 def test_a_join_runs_again_for_another_value_or_outside_the_tailnet_and_else_answers_as_before(shell: Shell) -> None:
     file = ("files", ("/etc/one", "0644", "root:root", "text", ""))
 
-    def joins(last: str = "tell", state: str = "Running", repair: str = "", **values: Any) -> bool:
+    def joins(last: str = "tell", state: str = "Running", ip: str = "1", repair: str = "", **values: Any) -> bool:
         shell.path("/etc/one").unlink(missing_ok=True)
-        shell.stub("tailscale", f"""echo '{{"BackendState": "{state}"}}'""")
-        step = script(("join", ["text"], *IS_JOINED, file, python(last)), phases=tuple(VALUES))
+        status = f"""{{"BackendState": "{state}", "TailscaleIPs": ["100.64.0.{ip}"]}}"""
+        shell.stub("tailscale", f"""[ "$1" = status ] && echo '{status}' || echo 100.64.0.{ip}""")
+        step = script(("join", ["text"], *IS_JOINED, file, python("address"), python(last)), phases=tuple(VALUES))
         done = shell.step(step, {**VALUES, **values}, repair=repair)
-        assert done.returncode or "told" in done.stdout, done.stderr
+        assert done.returncode or json.loads(done.stdout)["tailnet_ip"] == f"100.64.0.{ip}", done.stderr
         return shell.path("/etc/one").exists()
 
     # The join does not read `count`; so does not a renewed key.
     assert [joins(), joins(count=4)] == [True, False]
     assert [joins(text=6), joins(text=6), joins(text=6, repair="1")] == [True, False, True]
     assert [joins(text=6, repair="1"), joins(text=6, repair="1", state="NeedsLogin")] == [False, True]
+    assert joins(text=6, repair="1", ip="2"), "somebody logged the machine in again"
     assert joins("crash", text=7, repair="1")
     assert joins(text=6, repair="1"), "the last complete join was with these values, but another one began"
     assert_ok(shell.step(script(("end_tasks",)), {}))
