@@ -9,9 +9,11 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -20,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
 from cli.pulumi.workspace import CliError
 from cli.run_events import Config
-from components.settings.problems import child_path, shown
+from components.settings.problems import child_path, secret_command, shown
 from stacks.yaml_file import describe_type, read_yaml
 
 # A value encrypted by the passphrase provider, or a cloud's: nonce and ciphertext.
@@ -32,64 +34,55 @@ _HOSTS_FILE = "list the hosts of a site in a file, and set hosts_file to its nam
 _VARIABLE, _LONGEST = "PULUMI_CONFIG=", 128 * 1024 - 1
 
 
+@dataclass
 class ConfigSecrets:
     """A decrypter of `secure:` values of the CLI's passphrase provider, format v1: PBKDF2-SHA256, then AES-256-GCM.
 
-    environment   contains the passphrase (see `passphrase`)
+    encryption_salt   the `encryptionsalt` of the file, or an empty text without one
+    environment       contains the passphrase (see `passphrase`)
     """
 
-    def __init__(
-        self, encryption_salt: object, file: str = "the state", environment: Mapping[str, str] | None = None
-    ) -> None:
-        """encryption_salt: the `encryptionsalt` of the file called `file`, or an empty text without one."""
-        self._encryption_salt, self._file, self._environment = encryption_salt, file, environment
+    encryption_salt: object
+    file: str = "the state"
+    environment: Mapping[str, str] | None = field(default=None, repr=False)
 
     @cached_property
     def salt(self) -> bytes:
         """Return the salt; CliError if it is invalid."""
-        try:
-            if not isinstance(self._encryption_salt, str):
-                raise ValueError(describe_type(self._encryption_salt))
-            version, salt, *_ = self._encryption_salt.split(":")
-            if version != "v1":
-                raise ValueError(version)
-            return base64.b64decode(salt, validate=True)
-        except ValueError:
-            raise CliError(
-                f"{self._file}: encryptionsalt is damaged (Pulumi writes v1:...:v1:...); restore the old line, or "
-                f"delete it and set each secret again: {self._command('KEY')}"
-            ) from None
+        match = re.match(r"v1:([^:]*):", self.encryption_salt) if isinstance(self.encryption_salt, str) else None
+        with suppress(ValueError):
+            return base64.b64decode(match[1] if match else "?", validate=True)
+        raise CliError(
+            f"{self.file}: encryptionsalt is damaged (Pulumi writes v1:...:v1:...); restore the old line, or "
+            f"delete it and set each secret again: {self._command('KEY')}"
+        )
 
     @cached_property
     def _key(self) -> bytes:
-        return PBKDF2HMAC(SHA256(), 32, self.salt, 1_000_000).derive(passphrase(self._environment).encode())
+        return PBKDF2HMAC(SHA256(), 32, self.salt, 1_000_000).derive(passphrase(self.environment).encode())
 
     def open(self, key: str, text: object) -> str:
         """Return the text of config value `key`; CliError naming the key, never the value."""
         encrypted = _ENCRYPTED.fullmatch(text) if isinstance(text, str) else None
+        fix = f"set it (docs/first-cluster.md, The config): {self._command(key)}"
         if not encrypted:
             problem = "is not a secret that Pulumi encrypted with a passphrase (examples have a placeholder there)"
-            self._refuse(key, problem, f"set it (docs/first-cluster.md, The config): {self._command(key)}")
-        if not self._encryption_salt:
-            problem = "is encrypted, but the file has no encryptionsalt"
-            self._refuse(key, problem, f"restore its old line, or set the value again: {self._command(key)}")
-        try:
-            nonce, ciphertext = (base64.b64decode(part, validate=True) for part in encrypted.groups())
-            return AESGCM(self._key).decrypt(nonce, ciphertext, None).decode()
-        except InvalidTag:
-            fix = "set PULUMI_CONFIG_PASSPHRASE_FILE to the file with the original passphrase"
-            self._refuse(key, "cannot be decrypted with this passphrase", fix)
-        except ValueError:
-            self._refuse(key, "is encrypted and damaged", f"set it again: {self._command(key)}")
-
-    def _refuse(self, key: str, problem: str, fix: str) -> NoReturn:
-        raise CliError(f"{self._file}: config value {key} {problem}; {fix}") from None
+        elif not self.encryption_salt:
+            problem, fix = "is encrypted, but the file has no encryptionsalt", f"restore its old line, or {fix}"
+        else:
+            try:
+                nonce, ciphertext = (base64.b64decode(part, validate=True) for part in encrypted.groups())
+                return AESGCM(self._key).decrypt(nonce, ciphertext, None).decode()
+            except InvalidTag:
+                problem = "cannot be decrypted with this passphrase"
+                fix = "set PULUMI_CONFIG_PASSPHRASE_FILE to the file with the original passphrase"
+            except ValueError:
+                problem = "is encrypted and damaged"
+        raise CliError(f"{self.file}: config value {key} {problem}; {fix}")
 
     def _command(self, key: str) -> str:
-        """Return the command that sets a value again, quoted for a shell."""
-        stack = re.fullmatch(r"Pulumi\.(.+)\.yaml", self._file)
-        command = ["pulumi", "config", "set", *(["--stack", stack[1]] if stack else []), "--path", "--secret", key]
-        return shlex.join(command)
+        stack = re.fullmatch(r"Pulumi\.(.+)\.yaml", self.file)
+        return secret_command(key) + (f" --stack {shlex.quote(stack[1])}" if stack else "")
 
 
 def read_stack_file(path: Path) -> dict[str, Any]:
@@ -103,9 +96,7 @@ def read_stack_file(path: Path) -> dict[str, Any]:
     content = read_yaml(path) if path.exists() else {}
     config = content["config"] = {} if content.get("config") is None else content["config"]
     if not isinstance(config, dict):
-        fix = (
-            "write the stack's keys below it, as in `config:` and, in the next line, `  tailrack:cluster: {name: lab}`"
-        )
+        fix = "write the stack's keys below it, such as `tailrack:cluster: {name: lab}`, indented"
         raise CliError(f"{path.name}: config is {describe_type(config)}, not a mapping; {fix}")
     for key in config:
         if not all(key.partition(":")):

@@ -42,7 +42,6 @@ from components.roles.program import launcher, version
 from components.roles.role import USERS, File, Holder, Role, Value, Word, template
 from components.roles.scratch.role import role as scratch
 from components.roles.slurm.role import role as slurm
-from components.roles.slurm.settings import address
 from components.roles.spot_notice.host import PROGRAM as SPOT_NOTICE
 from components.roles.spot_notice.host import UNIT as SPOT_NOTICE_UNIT
 from components.roles.ssh_trust.ask import ANSWERS
@@ -139,7 +138,7 @@ def slurm_release(settings: ClusterSettings) -> Role | None:
         "slurm_release",
         after=("nfs_exports",),
         packages={"head": ("procps",), "node": ("procps",)},
-        values={"from": address(slurm.release, slurm.release_source)},
+        values={"from": slurm.release_source or f"https://download.schedmd.com/slurm/slurm-{slurm.release}.tar.bz2"},
     )
 
 

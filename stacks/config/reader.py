@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from components.settings.problems import MASK, ROOT, Report, child_path, shown, suggest
 from components.settings.section import Key, Section, keys_of, located
 from stacks.config.model import POOL, PoolConfig, StackConfig
+from stacks.config.reference import paths_of
 from stacks.sites import KINDS
 from stacks.sites.kind import UNREAD, Site
 
@@ -20,6 +21,7 @@ S = TypeVar("S", bound=Section)
 # A site that could not be read, and is reported: the rest of the config is read without it.
 _NO_SITE = Site.model_construct()
 _UNKNOWN = ("extra_forbidden", "invalid_key")  # errors of pydantic about keys
+_MOST_PATHS = 6  # places to offer for a key that is in the wrong one
 
 
 def read(model: type[S], raw: Mapping[str, object], base_dir: Path, report: Report) -> S | None:
@@ -120,11 +122,11 @@ def _report_unknown(model: type[Section], key: str, path: str, report: Report) -
         report.add(path, "is a section of the cluster's stack", breaks, "remove it here")
         return
     fix: str | Callable[[], str] = partial(suggest, key, keys_of(model))
+    others = paths_of(key)
     if model is StackConfig and key in keys_of(PoolConfig):
         fix = f"it belongs to a stack of kind {POOL}"
-    for kind, entry in KINDS.items():
-        if issubclass(model, Site) and key in keys_of(entry.model):
-            fix = f"it belongs to a site of kind {kind}"
+    elif 0 < len(others) <= _MOST_PATHS and not difflib.get_close_matches(key, keys_of(model), 1, 0.8):
+        fix = f"did you mean {' or '.join(others)}?"
     report.add(path, "unknown key", "it would have no effect", model.absent.get(key, fix))
 
 

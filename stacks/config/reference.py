@@ -5,6 +5,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 
 from components.settings.problems import ROOT, child_path, shown
 from components.settings.section import Key, Section, keys_of
@@ -26,6 +27,12 @@ def reference(wanted: str = "") -> str:
         near = difflib.get_close_matches(name, map(_plain, known), 1, 0.5)
         raise KeyError(f"there is no key {wanted!r}" + f"; did you mean {near[0]}?" * bool(near))
     return "\n".join(found)
+
+
+@cache
+def paths_of(name: str) -> list[str]:
+    """Return the paths of all keys of a cluster's config with this name."""
+    return [path for path, _ in _keys(StackConfig, ROOT) if path.endswith((f".{name}", f":{name}"))]
 
 
 def _plain(path: str) -> str:

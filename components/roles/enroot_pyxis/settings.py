@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
@@ -45,11 +45,6 @@ def _artifacts(value: object, info: ValidationInfo) -> object:
     except (OSError, RuntimeError) as error:  # RuntimeError: ~name of an unknown user
         types.refuse(f"cannot be read ({type(error).__name__})")
     return str(folder)
-
-
-def _from_environment(_validated: Mapping[str, Any]) -> str:
-    folder = os.environ.get(ARTIFACTS_VARIABLE)
-    return str(Path(folder).absolute()) if folder else UPSTREAM
 
 
 # A path stays as it is; an image gets Enroot's spelling.
@@ -105,7 +100,9 @@ class Containers(Section):
         "an https:// address, or a folder with the files and their SHA256SUMS",
         "write one of the two, or leave it out",
         default_text="upstream's releases",
-        default_factory=_from_environment,
+        default_factory=lambda: (
+            str(Path(os.environ[ARTIFACTS_VARIABLE]).absolute()) if os.environ.get(ARTIFACTS_VARIABLE) else UPSTREAM
+        ),
     )
     """Source of Enroot and Pyxis: an https:// address with their packages side by side (for arm64 machines, Enroot's
     for arm64), or a folder of this machine with these and their SHA256SUMS. Default: TAILRACK_ARTIFACTS, or

@@ -46,7 +46,6 @@ _MORE_NUMBERS = word_set(
 )
 # Slurm keeps these times in 16 bits of seconds.
 MOST_MINUTES = 1080
-UPSTREAM = "https://download.schedmd.com/slurm"
 
 
 TimeLimit = Annotated[
@@ -64,11 +63,6 @@ Setting = Annotated[
     must(full(r".*[^\\]"), "ends with a backslash", "slurmctld would append the next line"),
     must(full(_VALUE), "has a blank outside of double quotes", "slurmctld would read the rest as another key"),
 ]
-
-
-def address(version: str, source: str | None) -> str:
-    """Return the address of a release's source: the config's, or SchedMD's."""
-    return source or f"{UPSTREAM}/slurm-{version}.tar.bz2"
 
 
 _SUPPORTED = RELEASES[RELEASES.index(NEEDED) :]

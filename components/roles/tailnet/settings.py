@@ -1,7 +1,7 @@
 """The section `tailnet`: the network between the nodes, how nodes join it, and checks of it."""
 
-import re
 from collections.abc import Collection
+from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
 from typing import Annotated, Literal
@@ -12,69 +12,68 @@ from pydantic import AfterValidator, Field, SecretStr
 from components.settings.problems import Report, Stack, secret_command, show_name, shown
 from components.settings.rules import Kinds, check_kinds, check_known
 from components.settings.section import Help, Section, key, keys_of
-from components.settings.types import PORT, NodeName, Whole, must, refuse
+from components.settings.types import PORT, NodeName, Whole, full, must, refuse
 
 WIREGUARD_PORT = 41641
 Kind = Literal["tailscale", "control_url", "existing", "lab"]  # of tailnet
 TAILSCALE, CONTROL_URL, EXISTING, OF_A_SITE = "tailscale", "control_url", "existing", "lab"
 CREDENTIALS = ("api_key", "oauth_client_id", "oauth_client_secret", "identity_token", "audience")
-_OAUTH = "tskey-client-"
+
 API = "https://api.tailscale.com"
 LAB_CONTROL = "control.lab"  # containers of one machine
 _CREDENTIALS = "copy it from the admin console, Settings, Trust credentials"
 
 
-_URL = re.compile(rf"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)({PORT})?/?")
+_URL = rf"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)({PORT})?/?"
 
 
-def _control_url(value: str) -> str:
-    """Return the address of a control server to which the auth key is sent by TLS, or without leaving this machine."""
-    host = urlsplit(value).hostname or "" if _URL.fullmatch(value) else ""
-    if not host or len(value) > 300:
-        refuse("is not the http:// or https:// address of a control server, with a port from 1 to 65535 or none")
-    if value.startswith("http:") and not loopback(host) and host != LAB_CONTROL:
-        refuse("is http://, so the auth key would cross the network in plain text")
-    return value.rstrip("/")
-
-
-def _base_url(value: str) -> str:
-    """Return the address of Tailscale's API or of this machine: a preview sends credentials before anyone approves."""
-    value = value.rstrip("/")
-    if value != API and not (_URL.fullmatch(value) and loopback(urlsplit(value).hostname or "")):
-        refuse(f"is neither {API} nor on this machine")
-    return value
-
-
-def loopback(host: str) -> bool:
-    """Return whether a host is this machine, by address or as localhost."""
-    try:
+def is_here(url: str) -> bool:
+    """Return whether the host of a URL is this machine, by address or as localhost."""
+    host = urlsplit(url).hostname or ""
+    with suppress(ValueError):
         return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return host == "localhost"
+
+
+_without_slash = AfterValidator(lambda url: url.rstrip("/"))
+# The auth key is sent to a control server by TLS, or without leaving this machine.
+ControlUrl = Annotated[
+    str,
+    Field(max_length=300),
+    must(full(_URL), "is not the http:// or https:// address of a control server, with a port from 1 to 65535 or none"),
+    must(
+        lambda url: url.startswith("https:") or is_here(url) or urlsplit(url).hostname == LAB_CONTROL,
+        "is http://, so the auth key would cross the network in plain text",
+    ),
+    _without_slash,
+]
+# A preview sends credentials there before anyone approves it.
+BaseUrl = Annotated[
+    str,
+    must(full(_URL), "is no http:// or https:// address"),
+    _without_slash,
+    must(lambda url: url == API or is_here(url), f"is neither {API} nor on this machine"),
+]
 
 
 def _auth_key(value: SecretStr, ephemeral: bool = False) -> SecretStr:
-    key = value.get_secret_value()
-    if key.startswith("tskey-api-"):
-        fix = "create an auth key in the admin console, or use an OAuth client's secret (tskey-client-...)"
-        refuse("is an API access token, not an auth key", "no node can join with it", fix)
-    return SecretStr(_for_nodes(key, ephemeral)) if key.startswith(_OAUTH) else value
-
-
-def _for_nodes(secret: str, ephemeral: bool) -> str:
-    """Return an OAuth client's secret with options for the nodes' keys, which tailscale's CLI expects after a `?`.
+    """Return a key; to an OAuth client's secret, add options for the nodes' keys, which tailscale expects after a `?`.
 
     By default, keys would be ephemeral, so the tailnet would forget a node that is off, and nodes would need approval.
     """
-    client, _, text = secret.partition("?")
+    key, _, text = value.get_secret_value().partition("?")
+    if key.startswith("tskey-api-"):
+        fix = "create an auth key in the admin console, or use an OAuth client's secret (tskey-client-...)"
+        refuse("is an API access token, not an auth key", "no node can join with it", fix)
+    if not key.startswith("tskey-client-"):
+        return value
     options = {"ephemeral": str(ephemeral).lower(), "preauthorized": "true"}
     options |= dict(parse_qsl(text, keep_blank_values=True))
     if options.keys() - {"ephemeral", "preauthorized", "baseURL"}:
         refuse("has unknown options after its ?", fix="remove the ? and everything after it; tailrack adds its options")
-    return f"{client}?{urlencode(options, safe=':/')}"
+    return SecretStr(f"{key}?{urlencode(options, safe=':/')}")
 
 
-ControlUrl = Annotated[str, AfterValidator(_control_url)]
 Secret = Annotated[
     SecretStr,
     must(lambda text: text and text.isprintable() and " " not in text, "is empty, or contains spaces or line breaks"),
@@ -82,7 +81,7 @@ Secret = Annotated[
 ]
 AuthKey = Annotated[Secret, AfterValidator(_auth_key)]
 PoolAuthKey = Annotated[Secret, AfterValidator(partial(_auth_key, ephemeral=True))]
-BaseUrl = Annotated[str, AfterValidator(_base_url)]
+
 Identity = Annotated[str, Field(pattern=r"^[A-Za-z0-9_/.:-]{1,200}$")]
 
 
@@ -189,7 +188,7 @@ class Tailnet(WayToTailnet):
     def check(self, stack: Stack, report: Report) -> None:
         super().check(stack, report)
         url = self.control_url
-        if url is not None and url.startswith("http:") and not loopback(urlsplit(url).hostname or ""):
+        if url is not None and url.startswith("http:") and not is_here(url):
             text = (
                 f"{shown(url)} is neither encrypted nor authenticated: an attacker in the network could pose as the "
                 "control server and get the auth key; give the server a certificate, and write https://"

@@ -13,18 +13,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from components.settings.problems import Report, shown
 from components.settings.section import Help, Section, keys_of
 from components.settings.ssh_keys import KINDS, host_key
-from components.settings.types import refuse
-
-
-def _one_line(value: SecretStr) -> SecretStr:
-    if not value.get_secret_value().isprintable():
-        refuse("[secret] has a line break or another character that is not printable", "sudo reads one line")
-    return value
-
+from components.settings.types import must, refuse
 
 Passphrase = Annotated[SecretStr, Help(leaked="change it (ssh-keygen -p -f FILE)")]
 SudoPassword = Annotated[
-    SecretStr, AfterValidator(_one_line), Help("a password of one line", leaked="change it (passwd)")
+    SecretStr,
+    must(str.isprintable, "has a line break or another character that is not printable", "sudo reads one line"),
+    Help("a password of one line", leaked="change it (passwd)"),
 ]
 PASSPHRASE = "private_key_passphrase"  # noqa: S105 - no passphrase
 RSA = "ssh-rsa"
@@ -50,7 +45,9 @@ def _key_file(value: object, info: ValidationInfo) -> Path:
     armour = _ARMOUR.search(head)
     if armour is None:
         public = head.startswith(tuple(name.encode() + b" " for name in (*KINDS, RSA)))
-        refuse(f"(that is {shown(path)}) contains {'the public half of a key' if public else 'no private key'}")
+        fix = "write the path of the private key, without .pub" if public else None
+        contents = "the public half of a key" if public else "no private key"
+        refuse(f"(that is {shown(path)}) contains {contents}", fix=fix)
     try:
         head.decode()
     except UnicodeDecodeError:

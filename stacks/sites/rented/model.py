@@ -3,31 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, create_model
 
-from components.roles.tailnet.settings import loopback
+from components.roles.tailnet.settings import is_here
 from components.settings.cluster import Head
 from components.settings.money import MOST, Price
 from components.settings.problems import ROOT, Report, Stack, child_path, secret_command, show_names
 from components.settings.section import Help, Section, key
-from components.settings.types import Number, Whole, full, must, refuse
+from components.settings.types import Number, Whole, full, must
 from stacks.sites.hosts.ssh_types import Login
 from stacks.sites.kind import NodeSpec
 from stacks.sites.login_key import SiteOfNewMachines
 from stacks.sites.pools import GpuPool, check_not_empty, new_nodes
 
 WARN = "warn"
-
-
-def _base_url(value: str) -> str:
-    if not value:
-        return value
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not loopback(parts.hostname or "") or parts.query or "@" in value:
-        refuse("is not an address of this machine, such as http://127.0.0.1:8000/api/v1")
-    return value.rstrip("/")
 
 
 ApiKey = Annotated[SecretStr, must(full(r"[!-~]+"), "is empty, or has spaces, line breaks or other letters than ASCII")]
@@ -118,9 +108,14 @@ class RentedSite(SiteOfNewMachines):
     """If the cloud has no machine for a node: `fail` (its step), or `warn` (leave it out; `make up` tries again)."""
     boot_minutes: Whole = key(ge=1, le=120, default=20)
     """Minutes after which a machine that does not answer SSH is given back, and the next of `try` is rented."""
-    base_url: Annotated[str, AfterValidator(_base_url)] = key(
-        "an address of this machine", "leave it out", "the API key would go elsewhere", "the cloud's", default=""
-    )
+    base_url: Annotated[
+        str,
+        must(
+            lambda url: not url or (full(r"https?://[^?@#]+")(url) and is_here(url)),
+            "is not an address of this machine",
+        ),
+        AfterValidator(lambda url: url.rstrip("/")),
+    ] = key("an address of this machine", "leave it out", "the API key would go elsewhere", "the cloud's", default="")
     """Address of the cloud's API; for tests, an address of this machine."""
     max_price_per_hour: Number | None = key(
         fix="write the most that you would pay for one machine, such as 3.5", gt=0, le=MOST, default=None

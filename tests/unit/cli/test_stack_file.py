@@ -17,6 +17,7 @@ HOSTILE = {
     "a file that is a list": (b"- 1\n", ("is a list, not a mapping",)),
     "bytes that are not UTF-8": (b"config:\n  a: \xff\n", ("line 2", "UTF-8")),
     "a control character": (b"config: \x00\n", ("control characters",)),
+    "a tab": (b"config:\n\ttailrack:a: 1\n", ("line 2", "a tab", "no tabs")),
     "no YAML": (b"config:\n  a:a: 'x\n", ("line 3", "not YAML", "quoted scalar from line 2")),
     "an alias to itself": (b"config: &x\n  tailrack:a: *x\n", ("line 1", "recursive")),
     "an alias to nothing": (b"config: *x\n", ("line 1", "undefined alias")),

@@ -260,7 +260,7 @@ def bad_cases() -> list[Bad]:
         *map(tuple, yaml.safe_load(BAD_CONFIGS.read_text(encoding="utf-8"))),
         # keys and kinds
         (pools("[{name: a, cuont: 2}]"), "sites[0].pools[0].cuont", "did you mean 'count'"),
-        (lab(hosts="[]"), "sites[0].hosts", "belongs to a site of kind hosts"),
+        (lab(hosts="[]"), "sites[0].hosts", "did you mean tailrack:sites[kind: hosts].hosts?"),
         (pools("[a]"), "sites[0].pools[0]", "'a'", "not a mapping"),
         # accounting
         (pools("[]"), "sites", "no node runs jobs", "compute: true and accept_root_risk: true"),
@@ -349,7 +349,7 @@ def bad_cases() -> list[Bad]:
         (hosts_site("{private_key_file: id_gone}"), "sites[0].hosts[0].private_key_file", "'id_gone'", "/id_gone'",
             "not a file"),
         (hosts_site("{private_key_file: notes}"), "sites[0].hosts[0].private_key_file", "no private key"),
-        (hosts_site("{private_key_file: key.pub}"), "sites[0].hosts[0].private_key_file", "public half"),
+        (hosts_site("{private_key_file: key.pub}"), "sites[0].hosts[0].private_key_file", "without .pub"),
         (hosts_site("{private_key_file: locked}"), "sites[0].hosts[0].private_key_file", "passphrase", "ssh-keygen"),
         (hosts_site("{private_key_file: locked.pem}"), "sites[0].hosts[0].private_key_file", "passphrase"),
         (hosts_site("{host_key: LEFT OUT}"), "sites[0].hosts[0].host_key", "missing", "pose as this host",
