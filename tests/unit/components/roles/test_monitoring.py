@@ -187,7 +187,7 @@ def test_ports_and_retention_that_make_no_sense_are_refused() -> None:
         ({"retention_gb": "5G"}, "monitoring.retention_gb: '5G' is not a whole number from 1 to 10000"),
         ({"retention_gb": 10**9}, "monitoring.retention_gb: 1000000000 is not"),
         ({"port": 80}, "monitoring.port: 80 is not a whole number from 1024 to 65535"),
-        ({"port": 6817}, "monitoring.port: 6817 is a port of another daemon; one"),
+        ({"port": 6817}, "monitoring.port: 6817 is a port of another daemon;"),
         ({"exporter_port": 60500}, "monitoring.exporter_port: 60500 is a port of another"),
         ({"exporter_port": 9090}, "monitoring.exporter_port: 9090 is also the port of Prometheus"),
         ({"port": 9100}, "monitoring.port: 9100 is also the port of the node exporter"),
