@@ -47,8 +47,9 @@ def test_the_policy_closes_the_head_node_to_pods(cluster: ClusterUnderTest) -> N
 
 
 def test_mpi_adds_over_two_pods(cluster: ClusterUnderTest) -> None:
-    shown = ada(cluster, f"cd /tmp && {MPI.replace('srun', 'srun -p pods -N2')}", 120)
-    assert shown.splitlines() == ["2 3 2000000"] * 2
+    assert (
+        ada(cluster, f"cd /tmp && {MPI.replace('srun', 'srun -p pods -N2')}", 120).splitlines() == ["2 3 2000000"] * 2
+    )
 
 
 def test_each_task_has_the_network_of_the_pods_and_a_job_on_one_pod_has_none(cluster: ClusterUnderTest) -> None:

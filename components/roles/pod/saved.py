@@ -19,6 +19,7 @@ from components.node.packages import installed, unstarted
 from components.node.run import attempt, run
 from components.node.step import main as step_main
 from components.node.step.main import prepare_folders
+from components.node.step.work import JOINED
 
 # All belong to root. The munge key has its own account, whose number another container may give to another one.
 _FOLDERS = ("/etc/tailrack", "/usr/local/lib/tailrack", "/var/lib/tailrack")
@@ -108,6 +109,8 @@ def restore() -> bool:
             if not files.is_folder(above := str(PurePosixPath(path).parent)):
                 files.make_folder(above)
             run("cp", "-a", "-T", files.on_disk(f"{SAVED}{path}"), files.on_disk(path))
+    # The packages of the join may be missing here.
+    files.remove(JOINED)
     return True
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from components.node import services
 from components.node.failure import Failure
+from components.node.step.work import JOINED
 from components.roles.machine.host import close_volume
 from components.roles.pod.host import NETWORK, make_homes, use_network
 from components.roles.pod.saved import SAVED, require_room, restore, save, save_again
@@ -188,6 +189,7 @@ def test_a_home_is_on_the_volume_at_the_path_of_the_share_unless_that_has_files(
 def test_a_new_container_gets_its_files_and_packages_from_the_volume(shell: Shell) -> None:
     shell.write(f"{SAVED}/var/lib/tailrack/node-name", "p1\n")
     shell.write(f"{SAVED}/etc/tailrack/plans/boot.json", "{}")
+    shell.write(f"{SAVED}{JOINED}", "digest\n{}")
     shell.write("/workspace/.tailrack/packages/munge_0.5.16-1_amd64.deb", "")
     shell.stub("dpkg-query", "exit 1")
     shell.stub("dpkg")
@@ -195,6 +197,7 @@ def test_a_new_container_gets_its_files_and_packages_from_the_volume(shell: Shel
     (installed,) = [call for call in shell.calls if call.startswith("dpkg ")]
     assert "munge_0.5.16-1_amd64.deb" in installed
     assert shell.path("/etc/tailrack/plans/boot.json").read_text() == "{}"
+    assert not shell.path(JOINED).exists(), "the next step installs packages that are missing"
     assert shell.owners["/etc/munge"] == ("root", "root"), "its package gives it to another account"
     assert not shell.call(restore), "its files are there now"
 
