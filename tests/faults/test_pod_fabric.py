@@ -13,6 +13,7 @@ SUM = (
     "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.size, c.allreduce(c.rank + 1), len(c.allreduce([0] * 10**6)))"
 )
 MPI = f"srun --mpi=pmix python3 -c '{SUM}'"
+ON_BOTH = f"cd /tmp && {MPI.replace('srun', 'srun -p pods -N2')}"
 
 
 @pytest.fixture(scope="module")
@@ -47,15 +48,12 @@ def test_the_policy_closes_the_head_node_to_pods(cluster: ClusterUnderTest) -> N
 
 
 def test_mpi_adds_over_two_pods(cluster: ClusterUnderTest) -> None:
-    assert (
-        ada(cluster, f"cd /tmp && {MPI.replace('srun', 'srun -p pods -N2')}", 120).splitlines() == ["2 3 2000000"] * 2
-    )
+    assert ada(cluster, ON_BOTH, 120).splitlines() == ["2 3 2000000"] * 2
 
 
 def test_each_task_has_the_network_of_the_pods_and_a_job_on_one_pod_has_none(cluster: ClusterUnderTest) -> None:
     names = "echo $TAILRACK_INTERFACE $NCCL_SOCKET_IFNAME $GLOO_SOCKET_IFNAME $OMPI_MCA_btl_tcp_if_include"
-    shown = ada(cluster, f"srun -p pods -N2 -D /tmp sh -c '{names}'")
-    assert shown.splitlines() == ["eth0 =eth0 eth0 eth0"] * 2
+    assert ada(cluster, f"srun -p pods -N2 -D /tmp sh -c '{names}'").splitlines() == ["eth0 =eth0 eth0 eth0"] * 2
     assert ada(cluster, f"srun -p pods -N1 -D /tmp sh -c '{names}'").strip() == ""
 
 
@@ -117,7 +115,7 @@ def test_a_job_on_a_lost_pod_fails(cluster: ClusterUnderTest) -> None:
     finally:
         start_pod(cluster.lab, "p2", "pods")
     eventually(lambda: idle(cluster), 60, "both pods are back")
-    assert ada(cluster, f"cd /tmp && {MPI.replace('srun', 'srun -p pods -N2')}", 120).startswith("2 3")
+    assert ada(cluster, ON_BOTH, 120).startswith("2 3")
 
 
 def test_a_pod_outside_of_the_network_is_named_and_gets_no_jobs(cluster: ClusterUnderTest) -> None:
