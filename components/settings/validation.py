@@ -150,9 +150,7 @@ class Nccl(Sizes):
     """Source of nccl-tests: an archive's URL, or its path on the nodes."""
     source_sha256: types.Checksum | None = key(fix="write the output of sha256sum", default=None)
     """Sha256 of that archive."""
-    exports: dict[Variable, Annotated[str, _one_line]] = key(
-        "a mapping of names to texts", "write NAME: 'value'", default={}
-    )
+    exports: dict[Variable, Annotated[str, _one_line]] = key("a mapping", "write NAME: 'value'", default={})
     """Environment variables for the measurement, such as NCCL_IB_HCA: mlx5."""
     srun_options: tuple[SrunOption, ...] = key("a list of --option=value", "write ['--cpu-bind=none']", default=())
     """Additional srun options, such as --cpu-bind=none."""
@@ -266,10 +264,7 @@ class Training(Section):
     image: Image = ""
     """Container image with PyTorch, as `srun --container-image` takes it (role enroot_pyxis)."""
     python: Annotated[NodePath, types.must(types.full(r"\S*"), "contains a blank")] = key(
-        "a path such as /srv/torch/bin/python",
-        "write one, or leave it out",
-        default_text="`/usr/bin/python3`; `python3` in an image",
-        default="",
+        "a path such as /srv/torch/bin/python", default_text="`/usr/bin/python3`; `python3` in an image", default=""
     )
     """The Python with PyTorch, on every node or in the image."""
     steps: types.Whole = key(ge=5, le=1000, default=30)
@@ -304,9 +299,7 @@ class Validation(Sizes):
     queue_limit_seconds: types.Whole = key(ge=0, le=604800, default=30)
     """Seconds to wait for other jobs on the nodes; after that, only new nodes are measured, each with a peer."""
     floors_gb_per_s: dict[str, Annotated[types.Number, Field(gt=0)]] = key(
-        "a mapping from a site's name or cross-site to GB/s above 0",
-        "write a number above 0, or remove the scope to get UNJUDGED",
-        default={},
+        "a mapping from scopes to GB/s above 0", "write one above 0, or remove it to get UNJUDGED", default={}
     )
     """Lowest acceptable bus bandwidth in GB/s, by scope: a site's name, `cross-site`, or `node` for each node."""
     floors_from: types.FreeText = ""

@@ -14,16 +14,24 @@ from components.roles.enroot_pyxis.settings import ARTIFACTS_VARIABLE
 from components.roles.order import roles
 from components.roles.slurm.files import refused_keys
 from components.settings.problems import ROOT, ConfigError, Report, shown
+from components.settings.types import word_set
 from stacks.config.checks import check
-from stacks.config.model import PoolConfig, StackConfig, model_of
+from stacks.config.model import POOL, PoolConfig, StackConfig
 from stacks.config.pods import check_pods
-from stacks.config.provider_keys import check_provider_keys
 from stacks.config.reader import read
 from stacks.sites import KINDS
 from stacks.sites.hosts.other_stacks import stacks_read, with_other_stacks
 from stacks.sites.hosts.outputs import OtherStack
 
 __all__ = ["ConfigError", "OtherStack", "PoolConfig", "StackConfig", "from_pulumi", "load", "other_stacks_of", "parse"]
+
+# Keys that choose among credentials of this machine and the cloud's own endpoints. A preview starts a provider with
+# these credentials, and a line such as `aws:endpoints` in a pull request could send them to any host.
+_HARMLESS_OF_AWS = word_set(
+    "accessKey allowedAccountIds assumeRoles defaultTags forbiddenAccountIds ignoreTags maxRetries profile region "
+    "retryMode secretKey skipCredentialsValidation skipMetadataApiCheck skipRegionValidation "
+    "skipRequestingAccountId token tokenBucketRateLimiterCapacity useDualstackEndpoint useFipsEndpoint"
+)
 
 
 def load(
@@ -39,10 +47,9 @@ def load(
     the outputs of `other_stacks_of`, by name. Raises ConfigError with every problem.
     """
     report = Report(frozenset(key.removeprefix(ROOT) for key in secret_keys if key.startswith(ROOT)))
-    _check_namespaces(values, report)
-    check_provider_keys(values, report)
+    _check_keys(values, report)
     raw = with_other_stacks(with_containers(from_pulumi(values, ROOT.removesuffix(":"))), other_stacks or {})
-    config = _checked(raw, model_of(raw.get("kind")), base_dir, report)
+    config = _checked(raw, PoolConfig if raw.get("kind") == POOL else StackConfig, base_dir, report)
     for warning in report.warnings:
         warn(str(warning))
     return config
@@ -103,14 +110,19 @@ def from_pulumi(values: Mapping[str, str], project: str) -> dict[str, object]:
     return {key.removeprefix(prefix): _decode(text) for key, text in values.items() if key.startswith(prefix)}
 
 
-def _check_namespaces(keys: Iterable[str], report: Report) -> None:
-    """Report keys without a namespace, or with a namespace similar to tailrack's."""
+def _check_keys(keys: Iterable[str], report: Report) -> None:
+    """Report keys without a namespace, with one similar to tailrack's, and those that send a provider elsewhere."""
     ours = ROOT.removesuffix(":")
     for key in keys:
         namespace, colon, name = key.rpartition(":")
         if not colon or (namespace != ours and difflib.get_close_matches(namespace.lower(), [ours], cutoff=0.75)):
             problem = f"{shown(namespace)} is not tailrack's namespace" if colon else "has no namespace"
             report.add(shown(key), problem, "it would have no effect", f"write {shown(ROOT + name)}")
+        if key.startswith("aws:") and name not in _HARMLESS_OF_AWS:
+            problem = "is a key of the AWS provider that a stack's config may not set"
+            breaks = "a preview could send credentials or a file of this machine to another host"
+            fix = "remove it, and set it in the environment (AWS_ENDPOINT_URL, AWS_CONFIG_FILE, HTTPS_PROXY)"
+            report.add(shown(key), problem, breaks, fix)
 
 
 def _decode(text: str) -> object:

@@ -47,9 +47,7 @@ class StackConfig(ClusterSettings):
     """The checked config of a cluster's stack: names are unique, references are valid, files exist."""
 
     kind: Literal["cluster"] = key(
-        f"{CLUSTER} or {POOL}",
-        f"write {CLUSTER} or leave it out, or write {POOL} for machines that join another stack's cluster",
-        default=CLUSTER,
+        f"{CLUSTER} or {POOL}", f"leave it out, or write {POOL} for a pool of another cluster", default=CLUSTER
     )
     """Kind of the stack: `cluster`, or `pool` for machines that join another stack's cluster."""
     sites: Sites
@@ -115,8 +113,3 @@ def placeholders(
     limit = elastic.max_price_per_hour + 1e-6
     affordable = {node.name for node, total in zip(in_turn, accumulate(costs), strict=True) if total <= limit}
     return [node for node in allowed if node.name in affordable or node.name in stay]
-
-
-def model_of(kind: object) -> type[StackConfig | PoolConfig]:
-    """Return the model of a kind of stack; an unknown kind gets the cluster's, which rejects it."""
-    return PoolConfig if kind == POOL else StackConfig

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from components.settings.problems import ROOT
 from components.settings.section import Section, keys_of
@@ -24,9 +24,9 @@ _SECRET |= {"additionalProperties": False}
 _IS_POOL = {"properties": {f"{ROOT}kind": {"const": POOL}}, "required": [f"{ROOT}kind"]}
 
 
-def schema() -> dict[str, Any]:
-    """Return the schema of the stack files of clusters and pools."""
-    return {key: _without_titles(value) for key, value in _schema().items()}
+class _Untitled(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False  # a title would repeat the key
 
 
 def text() -> str:
@@ -34,9 +34,13 @@ def text() -> str:
     return json.dumps(schema(), indent=1) + "\n"
 
 
-def _schema() -> dict[str, Any]:
+def schema() -> dict[str, Any]:
+    """Return the schema of the stack files of clusters and pools."""
     models: list[type[Section]] = [StackConfig, PoolConfig, *(kind.model for kind in KINDS.values())]
-    refs, whole = models_json_schema([(model, "validation") for model in models], ref_template=_REF)
+
+    refs, whole = models_json_schema(
+        [(model, "validation") for model in models], ref_template=_REF, schema_generator=_Untitled
+    )
     definitions: dict[str, Any] = whole["$defs"]
     of_model = {model: reference["$ref"].rpartition("/")[2] for (model, _), reference in refs.items()}
     for model in {*models, *(section for one in models for section in sections(one))}:
@@ -75,19 +79,6 @@ def _stack_file(definition: Mapping[str, Any]) -> dict[str, Any]:
         "additionalProperties": False,
         "required": [ROOT + name for name in definition["required"]],
     }
-
-
-def _without_titles(value: object) -> object:
-    """Return a schema without the titles that repeat the names of keys, and with each text on one line."""
-    if isinstance(value, str):
-        return " ".join(value.split()) if "\n" in value else value
-    if isinstance(value, dict):
-        return {
-            key: _without_titles(item)
-            for key, item in value.items()
-            if not (key == "title" and isinstance(item, str)) and key != "discriminator"
-        }
-    return [_without_titles(item) for item in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

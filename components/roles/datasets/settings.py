@@ -51,8 +51,7 @@ class Dataset(Section):
     )
     """The data set's name: jobs find it as FOLDER/NAME on nodes with the feature `data-NAME`."""
     source: Annotated[str, Field(max_length=_LONGEST), AfterValidator(_source)] = key(
-        "s3://BUCKET/FOLDER, https://HOST/FILE, hf://datasets/OWNER/NAME@COMMIT, or an absolute path on the share",
-        "write one of these, such as s3://my-bucket/imagenet",
+        "an s3://, https:// or hf:// address, or a path on the share", "write one such as s3://my-bucket/imagenet"
     )
     """`s3://BUCKET[/FOLDER]`, a file `https://HOST/FILE`, a web server's list of files `https://HOST/FOLDER/`, a folder
     on the share, or `hf://datasets/OWNER/NAME@COMMIT[/FOLDER]` (without `datasets/`, a model)."""
@@ -64,9 +63,7 @@ class Dataset(Section):
     """A larger source is not copied, in GB (1,000,000,000 bytes); default: no limit."""
     endpoint: Endpoint | None = None
     """S3 and Hugging Face only: the address of the server; default: AWS, or https://huggingface.co."""
-    region: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,40}$")] | None = key(
-        "a region's name", "write eu-central-1", default=None
-    )
+    region: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,40}$")] | None = key("a region's name", default=None)
     """S3 only: the region of the bucket."""
     access_key: AccessKey | None = None
     """S3 only: the id of an access key that may read the bucket; default: a public bucket, without a log-in."""

@@ -26,9 +26,6 @@ class Mlflow(Section):
     port: Port = PORT
     """TCP port of MLflow on the head node's tailnet address."""
     index: Annotated[str, Field(max_length=300), AfterValidator(_index)] | None = key(
-        "an address or an absolute path",
-        "write https://HOST/simple or a folder such as /srv/wheels, or leave it out",
-        default_text="the index of /etc/pip.conf on the head node, or pip's own",
-        default=None,
+        "an address or an absolute path", "write https://HOST/simple or /srv/wheels", default_text="pip's", default=None
     )
     """Package source for pip on the head node: the address of a package index, or a folder there with the wheels."""

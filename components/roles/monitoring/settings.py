@@ -120,9 +120,7 @@ class Monitoring(Section):
     idle_hours: Whole = key(ge=1, le=8760, default=12)
     """Idle hours after which a node with a price (`price_per_hour`) raises an alert."""
     receivers: tuple[Receiver, ...] = key(
-        fix="write [{kind: mail, to: ops@example.org, sender: cluster@example.org, smarthost: "
-        '"smtp.example.org:25"}], or kind slack or webhook and set its url',
-        default=(),
+        fix='write [{kind: mail, to: a@b.org, sender: c@b.org, smarthost: "b.org:25"}], or slack or webhook', default=()
     )
     """Receivers of alerts, through Alertmanager; default: alerts are only shown."""
     alertmanager_port: Port = ALERTMANAGER_PORT

@@ -108,9 +108,7 @@ class WayToTailnet(Section):
     """`tailscale`: keys by Tailscale's API; `control_url`: your control server; `existing`: all are members; `lab`."""
     api_key: Secret | None = None
     """Kind tailscale: an API access token; it expires after at most 90 days."""
-    oauth_client_id: Identity | None = key(
-        "the id of an OAuth client or a federated identity", _CREDENTIALS, default=None
-    )
+    oauth_client_id: Identity | None = key("the id of a client or an identity", _CREDENTIALS, default=None)
     """Kind tailscale: the id of an OAuth client or a federated identity; needs one of the next three keys."""
     oauth_client_secret: Secret | None = None
     """Kind tailscale: the OAuth client's secret."""
@@ -173,8 +171,7 @@ class Tailnet(WayToTailnet):
     """The tag of every node in the tailnet."""
     control_url: ControlUrl | None = key(
         "the URL of a control server",
-        "write a URL such as https://headscale.example.org, or leave it out to use Tailscale's own",
-        default_text="Tailscale's own",
+        "write a URL such as https://headscale.example.org, or leave it out",
         default=None,
     )
     """The tailnet's control server; default: Tailscale's, or the lab's in a stack with a lab site."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from components.roles.accounting.settings import DEFAULT_ACCOUNT, Limit, QosNames
+from components.roles.accounting.settings import Limit, QosNames
 from components.roles.job_reports.settings import JobReports
 from components.roles.monitoring.settings import ADDRESS
 from components.settings.problems import ROOT, Report, Stack, child_path, suggest
@@ -152,21 +152,15 @@ class User(Section):
     )
     """Groups of `tailrack:groups` that the user is in; 16 at most, because NFS passes on no more."""
     account: str | None = key(
-        "the name of one of tailrack:accounting.accounts",
-        f"write one of their names, or leave it out to use `{DEFAULT_ACCOUNT}`",
-        default_text=f"`{DEFAULT_ACCOUNT}`",
-        default=None,
+        "the name of one of tailrack:accounting.accounts", "write one of their names, or leave it out", default=None
     )
-    """The account that this user's jobs are charged to."""
+    """The account that this user's jobs are charged to; default: `users`."""
     gpu_hours: Limit | None = None
     """Most GPU hours of the user per calendar month."""
     max_jobs: Limit | None = None
     """Most running jobs of the user; further jobs wait."""
     notify: tuple[Receiver, ...] = key(
-        "a list of mail addresses and names of channels",
-        "write [ada@example.org], or the name of a channel of tailrack:job_reports",
-        max_length=5,
-        default=(),
+        "a list of mail addresses and names of channels", "write [ada@example.org]", max_length=5, default=()
     )
     """Mail addresses and channels of `job_reports` for jobs without `--mail-user`, with `END,FAIL` by default."""
     qos: QosNames = ()

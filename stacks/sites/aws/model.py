@@ -137,10 +137,7 @@ class AwsSite(SiteOfNewMachines):
     )
     """Letter of the availability zone of all nodes; default: the first that sells all of the site's types."""
     ssh_from: tuple[Door, ...] = key(
-        "a list of networks such as [203.0.113.7/32]",
-        "write your public address, with /32",
-        "no step could log in, or anyone could try",
-        min_length=1,
+        "a list of networks such as [203.0.113.7/32]", "write your public address, with /32", min_length=1
     )
     """Networks that may connect by SSH; `up` must run in one of them."""
     subnet: Annotated[str, _id("subnet")] | None = key(

@@ -33,10 +33,7 @@ class LabSite(Site):
     kind: Literal["lab"]
     """Containers on this machine."""
     subnet: Subnet | None = key(
-        "an IPv4 network such as 172.30.1.0/24",
-        "write a free private network with no host bits set, or leave subnet out to let Docker choose",
-        default_text="Docker's choice",
-        default=None,
+        "an IPv4 network such as 172.30.1.0/24", "write a free private network, or leave it out", default=None
     )
     """The site's network (CIDR); default: Docker chooses one."""
     pools: tuple[LabPool, ...] = key(fix="write [{name: a, count: 1}]", default=())

@@ -117,9 +117,7 @@ class RentedSite(SiteOfNewMachines):
         AfterValidator(lambda url: url.rstrip("/")),
     ] = key("an address of this machine", "leave it out", "the API key would go elsewhere", "the cloud's", default="")
     """Address of the cloud's API; for tests, an address of this machine."""
-    max_price_per_hour: Number | None = key(
-        fix="write the most that you would pay for one machine, such as 3.5", gt=0, le=MOST, default=None
-    )
+    max_price_per_hour: Number | None = key(fix="write an amount such as 3.5", gt=0, le=MOST, default=None)
     """The most that a machine may cost per hour, in the cloud's currency (USD); dearer places of `try` are left out."""
     pools: tuple[RentedPool, ...] = key(fix="write [{name: h100-, type: TYPE}]", default=())
     """The site's nodes; may be empty at the head node's site."""
