@@ -5,8 +5,7 @@ from components.roles.backup.settings import Backup
 from components.roles.datasets.settings import Dataset, Staging
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.fabric.settings import Fabric
-from components.roles.health.settings import Health
-from components.roles.job_hangs.settings import JobHangs
+from components.roles.health.settings import Health, JobHangs
 from components.roles.job_reports.settings import JobReports
 from components.roles.mlflow.settings import Mlflow
 from components.roles.monitoring.settings import Monitoring

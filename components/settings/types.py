@@ -35,6 +35,12 @@ HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"  # a host name
 # A colon and a port.
 PORT = r":([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 FOLDER = r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+"  # an absolute path that needs no quotes
+SERVER = r"^(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?"  # without characters that a shell interprets
+Archive = Annotated[
+    str,
+    Field(max_length=300, pattern=SERVER + r"(/[A-Za-z0-9._~+-]+)+[.]tar[.](gz|bz2|xz)$"),
+    Help("an address or a path that ends with .tar.gz, .tar.bz2 or .tar.xz", "write one of the two, or leave it out"),
+]
 _AROUND = ("/var/lib", "/var/cache", "/mnt", "/opt", "/srv")
 
 

@@ -53,8 +53,7 @@ class Sizes(Section):
         if self.min_bytes > self.max_bytes:
             problem = f"min_bytes ({show(self.min_bytes)}) is above max_bytes ({show(self.max_bytes)})"
             blamed = "min_bytes" if "min_bytes" in self.model_fields_set else "max_bytes"
-            fix = "write a smaller min_bytes or a larger max_bytes"
-            report.add((self, blamed), problem, "there would be no size to measure", fix)
+            report.add((self, blamed), problem, "there would be no size to measure", "change one of the two")
         elif self.gate_bytes not in (measured := sizes_between(self.min_bytes, self.max_bytes, self.factor)):
             problem = f"{show(self.gate_bytes)} is not among the measured sizes ({', '.join(map(show, measured))})"
             breaks, fix = "the floor would have no result to compare with", "write one of them, or leave it out"
@@ -164,16 +163,14 @@ class Nccl(Sizes):
                 report.add(path, f"{name} is measured already", "it would have two results", "remove it")
         if self.gpus_per_node % self.gpus_per_process:
             problem = f"does not divide gpus_per_node ({self.gpus_per_node})"
-            fix = "write a divisor, or leave one of them out"
-            report.bad((self, "gpus_per_process"), problem, "the last process would have fewer GPUs", fix)
+            report.bad((self, "gpus_per_process"), problem, "the last process would have fewer", "write a divisor")
         check_both(self, "source", "source_sha256", "an unknown program could be built and run", report)
-        _check_image(self, "the measurement", "remove the image", stack, report)
+        _check_image(self, "remove the image", stack, report)
 
 
-def _check_image(section: Nccl | Training, runs: str, fix: str, stack: Stack, report: Report) -> None:
+def _check_image(section: Nccl | Training, fix: str, stack: Stack, report: Report) -> None:
     if section.image and stack.share and stack.config.containers is None:
-        breaks = f"the cluster has no containers, so {runs} could not run in one"
-        fix = f"write a section tailrack:containers, or {fix}"
+        breaks, fix = "the cluster has no containers to run it in", f"write a section tailrack:containers, or {fix}"
         report.bad((section, "image"), "without a section containers", breaks, fix)
 
 
@@ -236,8 +233,7 @@ class StorageMeasurement(Section):
         count = len(self.nodes) or listed or sum(node.compute for node in stack.nodes)
         if (total := count * (1 + len(_mounts(stack))) * self.seconds) > _MOST_SECONDS:
             problem = f"{count} nodes, one after another, would take about {total // 60} minutes"
-            breaks = "up would wait for it, and no other job could run on these nodes"
-            fix = "list fewer nodes in validation.storage.nodes, or write fewer seconds"
+            breaks, fix = "no other job could run there", "list fewer nodes in `nodes`, or write fewer seconds"
             report.add((self, "seconds" if "seconds" in self.model_fields_set else "nodes"), problem, breaks, fix)
         judged: dict[tuple[str, str], str] = {}
         for floor in self.floors:
@@ -277,8 +273,7 @@ class Training(Section):
     """Time limit of the job, in minutes."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        fix = "python: PATH of a Python that has PyTorch on every node"
-        _check_image(self, "the benchmark", fix, stack, report)
+        _check_image(self, "python: PATH of a Python that has PyTorch on every node", stack, report)
 
 
 class Validation(Sizes):

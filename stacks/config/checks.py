@@ -51,9 +51,8 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
         if config.head.site in stack.sites:
             _check_some_node_computes(config, nodes, report)
         if config.backup is None and config.head.restore_from is not None:
-            problem, breaks = "is set without a section backup", "the place of the backup would be unknown"
-            fix = "write tailrack:backup as it was when the backup was made"
-            report.add((config.head, "restore_from"), problem, breaks, fix)
+            problem, fix = "is set without a section backup", "write tailrack:backup as it was for the backup"
+            report.add((config.head, "restore_from"), problem, "the place of the backup would be unknown", fix)
         check_users(stack, report)
         breaks = "a job could get either"
         check_unique(config.datasets, "name", "is the name of two data sets", breaks, report)
@@ -114,8 +113,7 @@ def _check_partitions(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec
     for section in sections:
         if section.name in names:
             problem = f"names a partition a second time (it is {names[section.name]})"
-            fix = f"rename the {'site' if isinstance(section, Site) else 'partition'}"
-            report.bad((section, "name"), problem, "slurmctld would reject its config", fix)
+            report.bad((section, "name"), problem, "slurmctld would reject its config", "write another name")
         names.setdefault(section.name, f"the partition of {report.place(section)}")
     for path, name in {_place_of(config, node, report): node.name for node in nodes if node.name in names}.items():
         problem = f"makes node {show_name(name)}, which has the name of a partition ({names[name]})"
@@ -138,11 +136,9 @@ def _check_some_node_computes(config: StackConfig, nodes: Sequence[NodeSpec], re
     computing = {node.site for node in nodes if node.compute}
     outside = [site for site in config.sites if not site.in_all]
     if not computing:
-        way = "compute: true and accept_root_risk: true in tailrack:head"
-        fix = f"add a pool or a host, or let the head node run jobs ({way})"
+        fix = "add a pool or a host, or write compute: true and accept_root_risk: true in tailrack:head"
         report.add(ROOT + "sites", "no node runs jobs", "every job would wait forever", fix)
     elif outside and not computing - {site.name for site in outside}:
-        problem = "leaves no node that runs jobs in partition all"
-        breaks = "jobs that name no partition would wait forever"
+        problem, breaks = "leaves no node that runs jobs in partition all", "jobs without partition would wait forever"
         fix = "remove it from one of the sites whose nodes run jobs"
         report.add((outside[0], "in_all"), problem, breaks, fix)

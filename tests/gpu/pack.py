@@ -32,7 +32,7 @@ from pathlib import Path
 import docker
 
 from cli.pulumi.workspace import PROJECT
-from components.roles.enroot_pyxis.settings_pins import PYXIS
+from components.roles.enroot_pyxis.settings import PYXIS
 from components.roles.order import roles
 from components.roles.role import template
 from components.validation.job_files import build_files

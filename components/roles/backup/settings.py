@@ -116,5 +116,4 @@ class Backup(Section):
         for name, folder in (("path", config.storage.path), ("mount", config.storage.mount)):
             if PurePosixPath(sftp["folder"]).is_relative_to(folder):
                 problem = f"{target} is on the share (storage.{name} is {folder})"
-                breaks = "the share is on the head node, so a backup would be lost with it"
-                report.add(path, problem, breaks, "write a folder on a disk of the second machine")
+                report.add(path, problem, "a backup would be lost with it", "write a folder of the second machine")

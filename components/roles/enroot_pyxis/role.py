@@ -8,8 +8,7 @@ from pathlib import Path
 
 from components.node.declared import DATA
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.enroot_pyxis.settings import Containers, sums
-from components.roles.enroot_pyxis.settings_pins import PYXIS, url_of
+from components.roles.enroot_pyxis.settings import PYXIS, Containers, sums, url_of
 from components.roles.role import File, Role, template
 
 # Programs that Enroot needs or can use. The last one is for the image of the smoke job.

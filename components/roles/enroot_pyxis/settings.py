@@ -1,19 +1,35 @@
 """The section `containers`, its value types, and checks of it."""
 
+import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, UPSTREAM, required_files, sums_of
 from components.settings import types
 from components.settings.problems import Report, Stack, shown
 from components.settings.rules import check_local, check_sites, check_unique
 from components.settings.section import Section, key
 
+# The releases to install. The checksums are not here, because no second source could confirm those of upstream's
+# releases. They come from the config or from the user's own folder.
+ENROOT = "4.1.2"
+PYXIS = "0.24.0"
+UPSTREAM = "https://github.com/NVIDIA"
+
+_PYXIS_SOURCE = f"v{PYXIS}.tar.gz"
+# The second package of each pair gives two of Enroot's programs the capabilities that users need to import images.
+_PACKAGES = {
+    architecture: (f"enroot_{ENROOT}-1_{architecture}.deb", f"enroot+caps_{ENROOT}-1_{architecture}.deb")
+    for architecture in ("amd64", "arm64")
+}
+# By upstream's names: Enroot's packages, and Pyxis as source; Enroot's packages for arm64 machines, such as GH200.
+FILES, FILES_ARM = (*_PACKAGES["amd64"], _PYXIS_SOURCE), _PACKAGES["arm64"]
+SUMS = "SHA256SUMS"  # the file with checksums in a user's own folder, in the format of sha256sum
+MOST_BYTES = 1_000_000  # of a file: files from a folder are sent with the head node's step
 # An environment variable: the folder that replaces upstream if the config has no `artifacts`.
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
 
@@ -24,6 +40,42 @@ _NO_IMAGE = "the image could not be fetched"
 _IMAGE = r"[a-z0-9][A-Za-z0-9._/-]{0,254}((:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})|(@sha256:[0-9a-f]{64}))?"
 _SOURCE = re.compile(rf"(?:(?:(?P<user>{_USER})@)?(?P<host>{_HOST})#)?{_IMAGE}")
 FileName = Annotated[str, types.must({*FILES, *FILES_ARM}.__contains__, "is not one of the installed files")]
+
+
+def url_of(base: str, file: str) -> str:
+    """Return a file's address: at upstream's own places, or directly below another base address."""
+    path = "pyxis/archive/refs/tags/" if file == _PYXIS_SOURCE else f"enroot/releases/download/v{ENROOT}/"
+    return f"{base}/{path if base == UPSTREAM else ''}{file}"
+
+
+def required_files(names: Collection[str]) -> tuple[str, ...]:
+    """Return all files to install: both packages of each architecture in `names`, and Pyxis."""
+    packages = [pair for pair in _PACKAGES.values() if not {*pair}.isdisjoint(names)]
+    return (*(file for pair in packages or [_PACKAGES["amd64"]] for file in pair), _PYXIS_SOURCE)
+
+
+def sums_of(folder: Path) -> Mapping[str, str]:
+    """Return the checksums in a folder's SHA256SUMS, by file name.
+
+    Raises ValueError with the problem if a file is missing, too large, or does not match the list.
+    """
+    try:
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        raise ValueError(f"has no readable {SUMS}") from None
+    sums = {match[2]: match[1] for line in lines if (match := re.fullmatch(r"([0-9a-f]{64}) [ *](\S+)", line))}
+    for file in required_files(sums):
+        if file not in sums:
+            raise ValueError(f"has a {SUMS} without {file}")
+        try:
+            content = (folder / file).read_bytes()
+        except OSError:
+            raise ValueError(f"has no readable {file}") from None
+        if len(content) > MOST_BYTES:
+            raise ValueError(f"has a {file} of more than {MOST_BYTES} bytes")
+        if hashlib.sha256(content).hexdigest() != sums[file]:
+            raise ValueError(f"has a {file} that does not match its {SUMS}")
+    return {file: sums[file] for file in required_files(sums)}
 
 
 def _artifacts(value: object, info: ValidationInfo) -> object:
@@ -141,8 +193,7 @@ class Containers(Section):
             match = _SOURCE.fullmatch(image.source)
             if match and match["user"] and (match["host"], match["user"]) not in logins:
                 problem = f"names a user of {match['host']} without a log-in"
-                fix = "add host, user and password to tailrack:containers.registries"
-                report.bad((image, "source"), problem, "the registry would reject the download", fix)
+                report.bad((image, "source"), problem, "the registry would reject it", "write it in registries")
             check_sites(image, "where", "no node would store the image", stack, report)
 
     def _check_checksums(self, report: Report) -> None:
@@ -152,8 +203,7 @@ class Containers(Section):
                 folder_sums = sums_of(Path(self.artifacts))
             except (OSError, ValueError) as error:
                 problem = f"{shown(self.artifacts)}, the folder of {ARTIFACTS_VARIABLE}, {error}"
-                breaks = "the nodes could not install Enroot and Pyxis"
-                report.add((self, "artifacts"), problem, breaks, "use a complete folder")
+                report.add((self, "artifacts"), problem, "the nodes could not install it", "use a complete folder")
                 return
         for file in required_files({**folder_sums, **self.checksums}):
             found = {sums[file] for sums in (folder_sums, self.checksums) if file in sums}
@@ -162,8 +212,7 @@ class Containers(Section):
                 report.add((self, "checksums"), f"{file} is missing", "root would run an unverified file", fix)
             elif len(found) > 1:
                 problem = f"the checksum of {file} differs from the one in the folder's SHA256SUMS"
-                fix = "compare both with the release's page"
-                report.add((self, "checksums"), problem, "one of the two is for another file", fix)
+                report.add((self, "checksums"), problem, "one is for another file", "compare both with upstream's")
 
 
 def sums(containers: Containers) -> Mapping[str, str]:

@@ -76,7 +76,7 @@ def install(step: Step, values: ReleaseValues) -> None:
 
 def _unpack(step: Step, source: str, archive: str, home: str) -> None:
     options = ("--strip-components=1", "--no-same-owner", "--no-same-permissions")
-    ended = attempt("tar", "-xzf", archive, "-C", home, *options, keep_errors=True)
+    ended = attempt("tar", "-xf", archive, "-C", home, *options, keep_errors=True)
     if not ended.ok:
         raise Failure(
             f"cannot unpack {source}: {files.room_error(_PROGRAMS) or _last_line(ended.errors)}",

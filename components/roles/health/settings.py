@@ -1,4 +1,4 @@
-"""The section `health`: automatic checks of nodes, and the user's own scripts."""
+"""The sections `health`, with the user's own scripts, and `job_hangs`."""
 
 import re
 from typing import Annotated, Literal
@@ -25,16 +25,14 @@ def _scripts(scripts: dict[str, str]) -> dict[str, str]:
     for name, text in scripts.items():
         if not re.fullmatch(r"[0-9]{2}-[a-z0-9][a-z0-9-]{0,39}", name):
             problem = f"has {name[:60]!r}, which is not two digits, '-' and lowercase letters, digits and hyphens"
-            breaks = "the order of scripts would be unclear, because they run in the order of their names"
-            refuse(problem, breaks, "write a name such as 50-scratch")
+            refuse(problem, "their order would be unclear", "write a name such as 50-scratch")
         if name in OURS:
             refuse(f"has {name!r}, the name of tailrack's own script", "tailrack's would not run", "rename yours")
         if not re.match(r"#! ?/\S", text):
             refuse(f"has {name!r}, whose first line names no interpreter", None, "start it with #!/bin/bash")
         if "\0" in text or len(text.encode()) > MOST_BYTES:
             problem = f"has {name!r}, which is not a text of at most {MOST_BYTES} bytes"
-            fix = "let a short script call a program on the machines"
-            refuse(problem, "every step would send it to every machine", fix)
+            refuse(problem, "every step would send it to every machine", "let it call a program on the machines")
     return dict(sorted(scripts.items()))
 
 
@@ -87,3 +85,13 @@ class Health(Section):
             report.add((self, "on_boot_reboot"), "is true without on_boot", "no check could find an error", fix)
         elif self.on_boot != "none":
             check_on((self, "on_boot"), "health", self.enabled, "nothing would drain the node", report)
+
+
+class JobHangs(Section):
+    """A search for jobs that hang."""
+
+    minutes: Whole = key(ge=5, le=1440, default=5)
+    """Report a job without progress of NCCL for so many minutes; longer than a checkpoint by one rank takes."""
+
+    def check(self, stack: Stack, report: Report) -> None:
+        check_on((self,), "health", stack.config.health.enabled, "no job's GPUs would be sampled", report)

@@ -8,26 +8,16 @@ from pydantic import Field, SecretStr
 from components.settings.problems import MASK, Report, Stack
 from components.settings.rules import check_both, check_kinds
 from components.settings.section import Help, Section, key
-from components.settings.types import HOST, Checksum, Port, Whole, full, must
+from components.settings.types import HOST, Archive, Checksum, Port, Whole, full, must
 from components.settings.types import PORT as PORT_TEXT
 
 GRAFANA_PORT = 3000
 
 
-Archive = Annotated[
-    str,
-    Field(max_length=300, pattern=r"^(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?(/[A-Za-z0-9._~+-]+)+[.]tar[.]gz$"),
-    Help(
-        "an address or a path that ends with .tar.gz",
-        "copy the address from Grafana's download page: linux-amd64 or linux-arm64, like the head node",
-    ),
-]
-
-
 class Grafana(Section):
     """Grafana on the head node. No distribution packages it, so the config names a release."""
 
-    source: Archive
+    source: Archive = key(fix="copy the address from Grafana's download page: linux-amd64 or arm64, like the head node")
     """Grafana's archive for Linux: the address of the .tar.gz on its download page, or a path on the head node."""
     sha256: Checksum
     """SHA-256 of that archive, from the same page."""

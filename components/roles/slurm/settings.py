@@ -14,7 +14,18 @@ from components.settings.money import MOST_OF_SMALL
 from components.settings.problems import Report, Stack, show_name
 from components.settings.rules import check_sites
 from components.settings.section import Help, Section, key
-from components.settings.types import Checksum, Number, PartitionName, SiteNames, Whole, full, must, word_set
+from components.settings.types import (
+    SERVER,
+    Archive,
+    Checksum,
+    Number,
+    PartitionName,
+    SiteNames,
+    Whole,
+    full,
+    must,
+    word_set,
+)
 
 # tailrack derives these from the stack. Other values would cut nodes off, or let jobs leave their site.
 OWNED_KEYS = word_set(
@@ -78,20 +89,9 @@ Release = Annotated[
     ),
     Help("a release such as 24.11.5", "write all three numbers", default_text="of the distribution"),
 ]
-_SERVER = r"^(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?"
-# Without characters that a shell interprets.
-Source = Annotated[
-    str,
-    Field(max_length=300, pattern=_SERVER + r"(/[A-Za-z0-9._~+-]+)+[.]tar[.](gz|bz2|xz)$"),
-    Help(
-        "an address or a path that ends with .tar.gz, .tar.bz2 or .tar.xz",
-        "write one of the two, or leave it out",
-        default_text="SchedMD's download page",
-    ),
-]
 Packages = Annotated[
     str,
-    Field(max_length=300, pattern=_SERVER + r"(/[A-Za-z0-9_~+-][A-Za-z0-9._~+-]*)+$"),
+    Field(max_length=300, pattern=SERVER + r"(/[A-Za-z0-9_~+-][A-Za-z0-9._~+-]*)+$"),
     Help("an address or a path without a slash at its end", "write one, or leave it out", default_text="built here"),
 ]
 
@@ -145,8 +145,8 @@ class Slurm(Section):
     distributions'."""
     release_sha256: Checksum | None = None
     """SHA-256 of the release's source; required unless all machines get ready packages."""
-    release_source: Source | None = None
-    """The release's source: the address of a .tar.gz, .tar.bz2 or .tar.xz, or its path on the head node."""
+    release_source: Archive | None = key(default_text="SchedMD's", default=None)
+    """The release's source: its address, or its path on the head node."""
     release_packages: Packages | None = None
     """[ready packages](day-2.md#ready-packages) of the release: the address of a folder, or its path on the head node,
     with a SHA256SUMS and a folder for each kind of machine, such as debian-13-amd64. Others are built."""
@@ -268,8 +268,7 @@ class Elastic(Section):
     def check(self, stack: Stack, report: Report) -> None:
         nodes, allowed, limit = stack.nodes, len(stack.config.nodes()), self.max_price_per_hour
         if stack.config.idle_limit_minutes is not None:
-            breaks = "make reap would destroy the placeholders that bring machines"
-            fix = "remove it: elastic.idle_minutes returns idle machines"
+            breaks, fix = "make reap would destroy the placeholders", "remove it: elastic.idle_minutes returns machines"
             report.add((stack.config, "idle_limit_minutes"), "is set for an elastic pool", breaks, fix)
         if self.max is not None and self.max > len(nodes):
             problem, fix = f"is more than the {len(nodes)} nodes of the sites", f"write {len(nodes)}, or larger pools"

@@ -144,8 +144,7 @@ class WayToTailnet(Section):
             report.add((self, "kind"), problem, "there would be no control server to join", fix)
         elif kind == EXISTING and stack.made:
             problem = f"{kind}, but the stack creates the machines of site {show_name(stack.made[0])}"
-            fix = "leave it out, or list existing machines"
-            report.add((self, "kind"), problem, "a new machine is in no tailnet", fix)
+            report.add((self, "kind"), problem, "a new machine is in no tailnet", "leave it out, or list your machines")
         elif kind == TAILSCALE and stack.brings_tailnet:
             problem, fix = f"{kind}, but a site brings its own tailnet", f"write {OF_A_SITE}, or remove the site"
             report.add((self, "kind"), problem, "its machines join that one", fix)

@@ -67,8 +67,7 @@ class AwsShape(Section):
         image = IMAGES.get(name)
         if image and is_arm(self.type):
             problem = f"{name} is for amd64, but {report.value(report.at(self), self.type)} is arm64"
-            fix = "write the id of an image for arm64, or another type"
-            report.add((self, "image"), problem, "the instance would not boot", fix)
+            report.add((self, "image"), problem, "it would not boot", "write an image for arm64, or another type")
         return image
 
 
@@ -110,8 +109,7 @@ class AwsPool(GpuPool, AwsShape):
         breaks, required = "you would pay for the reservation and not use it", "EC2 would not know which one"
         check_kinds(self, self.market, {"reservation": _RESERVED}, breaks, report, "market", required)
         if self.market == "capacity-block" and self.placement_group.startswith("pg-"):
-            breaks = "a capacity block has its own placement, and EC2 rejects another"
-            problem = "a placement group is set for a capacity block"
+            problem, breaks = "is set for a capacity block", "it has its own placement, and EC2 rejects another"
             report.add((self, "placement_group"), problem, breaks, "remove it")
         image, breaks = self.check_image(report), "the check step would fail after machines have started to cost money"
         if self.gpu and image and not has_nvidia_gpus(self.type):
@@ -178,8 +176,7 @@ class AwsSite(SiteOfNewMachines):
         for pool in self.pools:
             if pool.reserved and self.zone is None and self.subnet is None:
                 problem = f"is missing, but pool {show_name(pool.name)} uses a reservation"
-                breaks = "a reservation is in one zone, and the nodes might be in another"
-                report.add((self, "zone"), problem, breaks, "write the letter of the reservation's zone")
+                report.add((self, "zone"), problem, "the nodes might be in another zone", "write its zone's letter")
         if stack.head.site == self.name:
             self.head.check_image(report)
         regions = defaultdict[str, list[AwsSite]](list)

@@ -183,10 +183,11 @@ class HostsSite(Site):
             # Behind another bastion, the same address is another machine.
             bastion_address = site.bastion.address if site.bastion else None
             if (twin := first.setdefault((bastion_address, host.address, host.port), host)) is not host:
-                problem = f"with port {host.port} is also {report.place(twin)}"
-                breaks = "one machine would be set up as two nodes, and each would undo the other"
-                fix = "write the address of the other machine, or delete one of the two"
-                report.bad((host, "address"), problem, breaks, fix)
+                problem, fix = (
+                    f"with port {host.port} is also {report.place(twin)}",
+                    "write another, or delete one of the two",
+                )
+                report.bad((host, "address"), problem, "one machine would be set up as two nodes", fix)
         for hosts in holders.values():
             if len(hosts) > 1:
                 text = (

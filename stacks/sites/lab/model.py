@@ -54,9 +54,8 @@ class LabSite(Site):
                 widest = current
                 continue
             (other, first), (_, last) = sorted((current, widest), key=lambda pair: pair[1])
-            place = report.place(sites[first])
             breaks = "Docker would reject the second network, and the sites would not be separate"
-            problem = f"overlaps {place} ({report.value(report.at(sites[last]), str(other))})"
+            problem = f"overlaps {report.place(sites[first])} ({report.value(report.at(sites[last]), str(other))})"
             report.bad((sites[last], "subnet"), problem, breaks, "give the site its own network")
 
 

@@ -30,8 +30,7 @@ class LocalSite(Site):
             report.add((site, "kind"), problem, "this machine would be at two sites", "delete one of the two")
         if sites and stack.head.site != self.name:
             breaks = "only the head node can be set up without SSH, so the site would have no node"
-            way = "list this machine among the hosts of a site of kind hosts"
-            fix = f"write site: {self.name} in tailrack:head, or {way}"
+            fix = f"write site: {self.name} in tailrack:head, or list this machine at a site of kind hosts"
             report.add((self, "kind"), "is local, but the head node is at another site", breaks, fix)
 
 

@@ -57,8 +57,10 @@ class RunPodSite(RentedSite):
             for attempt in places:
                 count = re.match(r"(\d+)x_", attempt.type or "")
                 if count and int(count[1]) not in COUNTS[1:]:
-                    breaks = "RunPod would be asked for a type that does not exist"
-                    fix = "write 2x_, 4x_ or 8x_ before the GPU's id, or the id alone for one GPU"
+                    breaks, fix = (
+                        "RunPod has no such type",
+                        "write 2x_, 4x_ or 8x_ before the GPU's id, or the id alone",
+                    )
                     report.bad((attempt, "type"), "is not a type for pods", breaks, fix)
         if self.name == stack.head.site:
             check_head(stack.head, report)

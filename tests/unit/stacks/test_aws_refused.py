@@ -52,7 +52,7 @@ def first_pool(config: StackConfig) -> AwsPool:
         ({**OWN}, "zone: is set, but the subnet has its own zone"),
         ({**OWN, "zone": LEFT_OUT, "cidr": "10.0.0.0/20"}, "cidr: is set, but the subnet has its own cidr"),
         ({"cidr": "10.64.0.0/28", "pools": [{**P5, "count": 11}]}, "11 addresses, but the site has 12 nodes"),
-        ({"pools": [{**P5, **BLOCK, "placement_group": "pg-0123456789abcdef0"}]}, "block has its own placement"),
+        ({"pools": [{**P5, **BLOCK, "placement_group": "pg-0123456789abcdef0"}]}, "it has its own placement"),
         ({"pools": [{**P5, "placement_group": "near"}]}, "is not auto, none or a pg- id"),
         # What they boot
         ({"pools": [{"name": "g", "type": "g5g.xlarge"}]}, "deep-learning is for amd64, but 'g5g.xlarge' is arm64"),

@@ -92,7 +92,7 @@ def test_there_is_one_local_site_at_most_and_the_head_node_stands_there(config: 
     how: dict[str, Any] = {"base_dir": key_folder, "secret_keys": frozenset({"tailnet"})}
     elsewhere = str(refused(parse, {**config, "head": {"name": "dgx1", "site": "rack"}}, **how))
     assert "sites[0].kind: is local, but the head node is at another site" in elsewhere
-    assert "write site: home in tailrack:head, or list this machine among the hosts" in elsewhere
+    assert "write site: home in tailrack:head, or list this machine at a site of kind hosts" in elsewhere
     attic = {"name": "attic", "kind": "local"}
     two = str(refused(parse, {**config, "sites": [*config["sites"], attic]}, **how))
     assert "sites[2].kind: is local, like sites[0]; this machine would be at two sites" in two

@@ -124,7 +124,7 @@ def test_a_measurement_of_hours_is_refused_unless_it_lists_nodes() -> None:
     config["sites"][1]["pools"] = [{"name": "p", "count": 400}]
     error = str(refused(parse, with_storage(config), base_dir=Path()))
     assert "nodes, one after another, would take about 6" in error
-    assert "list fewer nodes in validation.storage.nodes" in error
+    assert "list fewer nodes in `nodes`" in error
     parse(with_storage(config, nodes=["p1", "p2"]), base_dir=Path())
     config["validation"]["nodes"] = ["p1", "p2"]
     parse(with_storage(config), base_dir=Path())

@@ -28,7 +28,7 @@ from components.roles.enroot_pyxis.host import (
 from components.roles.enroot_pyxis.host import pod as refuse_on_pod
 from components.roles.enroot_pyxis.plugin import ensure_launcher, ensure_plugin, plugin_kind
 from components.roles.enroot_pyxis.role import UNIT
-from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM
+from components.roles.enroot_pyxis.settings import FILES, FILES_ARM
 from components.roles.program import command_line
 from components.roles.role import Role, Value, template
 from components.steps.composition import compose
