@@ -1,6 +1,7 @@
 """Edit `Pulumi.<stack>.yaml`: set keys of one section, and keep everything else, comments included."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,15 @@ def write_section(path: Path, section: str, added: Mapping[str, Any], subject: s
     present = before["config"].get(section)
     old = present if isinstance(present, dict) else {}
     lines = _yaml({section: dict(added)})
-    expected = dict(old)
-    for key, value in added.items():
-        expected[key] = {**(old.get(key) or {}), **value} if isinstance(value, dict) else value
     target = path.resolve()
     fresh = target.with_name(f"{target.name}.new")
     try:
-        fresh.write_bytes(_edited(target.read_bytes().decode(), section, added).encode())
+        text, expected = target.read_bytes().decode(), dict(old)
+        for key, value in added.items():
+            expected[key] = {**(old.get(key) or {}), **value} if isinstance(value, dict) else value
+            for name, item in value.items() if isinstance(value, dict) else [("", value)]:
+                text = _edited(text, ["config", section, key, *filter(None, [name])], item)
+        fresh.write_bytes(text.encode())
         if read_stack_file(fresh) != {**before, "config": {**before["config"], section: expected}}:
             raise ValueError("the edit would change other keys")
         fresh.chmod(target.stat().st_mode & 0o777)
@@ -42,55 +45,28 @@ def write_section(path: Path, section: str, added: Mapping[str, Any], subject: s
     return lines
 
 
-def _edited(text: str, section: str, added: Mapping[str, Any]) -> str:
-    """Return the text with the section's keys set, at the places that YAML's parser finds; ValueError if unsafe."""
-    path = ("config", section)
-    if _is_empty(_value(_mapping(text, "config"), section)):
-        return _with(text, ("config",), section, dict(added))
-    for key, value in added.items():
-        old = _value(_mapping(text, *path), key)
-        if isinstance(value, dict) and isinstance(old, yaml.MappingNode) and old.value:
-            for name, item in value.items():
-                text = _with(text, (*path, key), name, item)
-        else:
-            text = _with(text, path, key, value)
-    return text
-
-
-def _with(text: str, path: tuple[str, ...], key: str, value: Any) -> str:
-    mapping = _mapping(text, *path)
-    old = _value(mapping, key)
-    if old is None:
+def _edited(text: str, path: Sequence[str], value: Any) -> str:
+    """Return the text with a value at a path, at the place that YAML's parser finds; ValueError if unsafe."""
+    child: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    for depth, key in enumerate(path, 1):
+        mapping = child
+        if not isinstance(mapping, yaml.MappingNode):
+            raise ValueError(f"no mapping above {shown(key)}")
+        child = next((item for name, item in mapping.value if name.value == key), None)
+        if child is None or child.tag == "tag:yaml.org,2002:null" or (child.tag.endswith(":map") and not child.value):
+            value = reduce(lambda inner, name: {name: inner}, reversed(path[depth:]), value)
+            break
+    if child is None:
         return _inserted(text, mapping, key, value)
-    start = old.start_mark.index
-    if isinstance(old, yaml.CollectionNode) and not old.flow_style:
+    start = child.start_mark.index
+    if isinstance(child, yaml.CollectionNode) and not child.flow_style:
         # A block begins on the line after its key.
-        start = next(name for name, value in mapping.value if value is old).end_mark.index
-        if text[start : old.start_mark.index].strip() != ":":
+        start = next(name for name, item in mapping.value if item is child).end_mark.index
+        if text[start : child.start_mark.index].strip() != ":":
             raise ValueError(f"a comment before the value of {shown(key)}")
         start += text[start:].index(":") + 1
     blank = "" if text[start - 1].isspace() else " "  # a key without a value ends with its colon
-    return text[:start] + blank + _flow(value) + text[_end(text, old) :]
-
-
-def _is_empty(node: yaml.Node | None) -> bool:
-    """Return whether a key is missing, or has no value or an empty mapping."""
-    if isinstance(node, yaml.ScalarNode):
-        return node.tag == "tag:yaml.org,2002:null"
-    return node is None or (isinstance(node, yaml.MappingNode) and not node.value)
-
-
-def _mapping(text: str, *keys: str) -> yaml.MappingNode:
-    node: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
-    for key in keys:
-        node = _value(node, key) if isinstance(node, yaml.MappingNode) else None
-    if not isinstance(node, yaml.MappingNode) or not node.value:
-        raise ValueError(f"no mapping at {shown('.'.join(keys))}")
-    return node
-
-
-def _value(mapping: yaml.MappingNode, key: str) -> yaml.Node | None:
-    return next((value for name, value in mapping.value if name.value == key), None)
+    return text[:start] + blank + _flow(value) + text[_end(text, child) :]
 
 
 def _end(text: str, node: yaml.Node) -> int:

@@ -15,6 +15,7 @@ MOST_SHOWN = 20  # problems in a message
 MOST_KEPT = 1_000  # problems in memory; the rest are only counted
 
 _LONGEST_NAME, _MOST_NAMES = 100, 100  # longer names and lists make suggestions slow and useless
+_KEY = r"[A-Za-z0-9_-]{1,40}"
 _TOP = re.compile(rf"{ROOT}([^.\[]+)")
 _LOOKS_SECRET = re.compile(r"tskey-|PRIVATE KEY|://[^/]*@")
 
@@ -75,11 +76,6 @@ def show_name(name: str, pattern: str = r"[a-z][a-z0-9-]{0,62}") -> str:
     return name if re.fullmatch(pattern, name) and shown(name) == repr(name) else shown(name)
 
 
-def show_key(text: str) -> str:
-    """Return a key for running text; quote it if it is not a plain key."""
-    return show_name(text, r"[A-Za-z0-9_-]{1,40}")
-
-
 def show_names(names: Collection[str]) -> str:
     """Return the first ten names, sorted, for running text."""
     return ", ".join(map(show_name, sorted(names)[:10])) + (", ..." if len(names) > 10 else "")
@@ -89,7 +85,7 @@ def child_path(path: str, key: object) -> str:
     """Return the path of `key`, a mapping's key or a list's index, below `path`."""
     if isinstance(key, int):
         return f"{path}[{key}]"
-    if isinstance(key, str) and show_key(key) == key:
+    if isinstance(key, str) and show_name(key, _KEY) == key:
         return f"{path}{'' if path.endswith(':') else '.'}{key}"
     return f"{path}[{shown(key)}]"
 
@@ -105,7 +101,11 @@ def suggest(key: str, valid: Collection[str]) -> str:
         return f"write one of the {len(valid)} valid names"
     names = sorted(valid)
     similar = difflib.get_close_matches(key, names, n=1) if len(key) <= _LONGEST_NAME else []
-    return f"did you mean {shown(similar[0])}?" if similar else f"write one of: {', '.join(map(show_key, names))}"
+    return (
+        f"did you mean {shown(similar[0])}?"
+        if similar
+        else f"write one of: {', '.join(show_name(name, _KEY) for name in names)}"
+    )
 
 
 class Report:

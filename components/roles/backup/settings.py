@@ -10,7 +10,7 @@ from components.settings.problems import ROOT, Report, Stack, secret_command
 from components.settings.rules import check_both
 from components.settings.section import Help, Section, key, keys_of
 from components.settings.ssh_keys import HostKey
-from components.settings.types import FOLDER, HOST, AccessKey, OneLine, SshPort, full, must, refuse
+from components.settings.types import FOLDER, HOST, AccessKey, OneLine, SshPort, full, must
 
 SFTP = re.compile(rf"sftp:(?P<user>[A-Za-z_][A-Za-z0-9_.-]{{0,31}})@(?P<host>{HOST}):(?P<folder>{FOLDER})")
 S3 = re.compile(
@@ -30,15 +30,11 @@ Target = Annotated[
 ]
 
 
-def _private_key(value: SecretStr) -> SecretStr:
-    lines = value.get_secret_value().strip().splitlines()
-    if len(lines) < 3 or not re.fullmatch(r"-----BEGIN [A-Z ]*PRIVATE KEY-----", lines[0]):
-        refuse("is no OpenSSH private key")
-    if not all(re.fullmatch(r"[!-~ ]*", line) for line in lines):
-        refuse("contains special characters")
-    return SecretStr("\n".join(lines) + "\n")
-
-
+PrivateKey = Annotated[
+    SecretStr,
+    must(full(r"\s*-----BEGIN [A-Z ]*PRIVATE KEY-----(\r?\n[ -~]*){2,}\s*"), "is no OpenSSH private key"),
+    AfterValidator(lambda key: SecretStr("\n".join(key.get_secret_value().strip().splitlines()) + "\n")),
+]
 # Neither **, nor a folder `..`, nor only wildcards.
 _PATTERN = r"(?!.*(\*\*|(^|/)\.\.(/|$))|[*?./]*$)[A-Za-z0-9_.*?@+=,~-]+(/[A-Za-z0-9_.*?@+=,~-]+)*"
 
@@ -73,7 +69,7 @@ class Backup(Section):
         "a key such as `ssh-ed25519 AAAA...`", "copy /etc/ssh/ssh_host_ed25519_key.pub of that machine", default=None
     )
     """Sftp only, required: the machine's SSH host key, as type and key."""
-    private_key: Annotated[SecretStr, AfterValidator(_private_key)] | None = key(
+    private_key: PrivateKey | None = key(
         "an OpenSSH private key", f"run: {secret_command(f'{ROOT}backup.private_key')} <FILE", default=None
     )
     """Sftp only, required: the SSH key of the head node for the log-in, used for nothing else."""

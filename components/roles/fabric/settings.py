@@ -3,19 +3,11 @@
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import BeforeValidator
 
 from components.settings.network_names import AUTO, DEVICE, INTERFACE, NO_RDMA, ON_THE_TAILNET
 from components.settings.section import Section
-from components.settings.types import refuse
-
-
-def _fabric(value: str) -> str:
-    if value in ("tailscale0", "lo"):
-        refuse("is not a network of the site", "its meaning would be unclear", f"write {ON_THE_TAILNET}, or auto")
-    if not re.fullmatch(INTERFACE, value):
-        refuse("is not the name of a network interface, of 15 characters at most")
-    return value
+from components.settings.types import full, must, refuse
 
 
 def _rdma(value: object) -> object:
@@ -30,7 +22,11 @@ def _rdma(value: object) -> object:
     return ",".join(names)
 
 
-FabricName = Annotated[str, AfterValidator(_fabric)]
+FabricName = Annotated[
+    str,
+    must(full(r"(?!(tailscale0|lo)$).*"), "is not a network of the site", fix=f"write {ON_THE_TAILNET}, or auto"),
+    must(full(INTERFACE), "is not the name of a network interface, of 15 characters at most"),
+]
 # `auto`, `none`, or names joined by commas.
 Rdma = Annotated[str, BeforeValidator(_rdma)]
 

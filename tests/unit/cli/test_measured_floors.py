@@ -128,6 +128,7 @@ def test_the_floor_of_training_lies_among_its_other_keys(tmp_path, before, after
         "config:\n  tailrack:validation:\n    floors_gb_per_s:\n    max_bytes: 8M\n",
         "config:\n    tailrack:validation:\n        rerun: |\n          a\n          b\n\n    tailrack:x: 1\n",
         "config: {tailrack:cluster: {name: lab}}\n",
+        "config:\n",
         '"config":\n  "tailrack:validation":\n    "floors_gb_per_s": {"a": 1}\n    floors_from: "2020"\n',
         "config:\r\n  tailrack:validation:\r\n    max_bytes: 8M\r\n  tailrack:x: y\r\n",
         "config:\n  tailrack:validation:\n    floors_gb_per_s: {'cross-site': 2} # why\n  tailrack:ü: ö\n",
@@ -150,7 +151,6 @@ def test_any_file_layout_keeps_its_meaning_and_gets_the_floors(tmp_path, text):
     "text",
     [
         "",
-        "config:\n",
         "x: &v {max_bytes: 8M}\nconfig:\n  tailrack:validation: *v\n",
         "config:\n  tailrack:validation: {max_bytes: 8M # largest\n  }\n",
         "config:\n  tailrack:validation: []\n",
