@@ -3,9 +3,9 @@
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from components.settings.types import refuse
+from components.settings.types import must
 
 LONGEST = 300  # characters
 
@@ -17,10 +17,4 @@ def is_stack_name(value: str) -> bool:
     return re.fullmatch(r"([A-Za-z0-9_.-]+/){0,2}[A-Za-z0-9_.-]+", value) is not None
 
 
-def _stack_name(value: str) -> str:
-    if not is_stack_name(value):
-        refuse("is not the name of a stack")
-    return value
-
-
-StackName = Annotated[str, Field(max_length=LONGEST), AfterValidator(_stack_name)]
+StackName = Annotated[str, Field(max_length=LONGEST), must(is_stack_name, "is not the name of a stack")]

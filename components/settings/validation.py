@@ -88,17 +88,12 @@ SrunOption = Annotated[
 ]
 
 
-def _variable(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        types.refuse("is not a name of letters, digits and '_'")
-    if name in OWN_VARIABLES:
-        types.refuse("is set by the measurement itself", "the transport of the data could not be verified")
-    if name.startswith(("SLURM_", "SRUN_", "TAILRACK_")):
-        types.refuse("controls the nodes and ranks of the job", "the measurement would run in another place")
-    return name
-
-
-Variable = Annotated[str, AfterValidator(_variable)]
+Variable = Annotated[
+    str,
+    types.must(types.full("[A-Za-z_][A-Za-z0-9_]*"), "is not a name of letters, digits and '_'"),
+    types.must(lambda name: name not in OWN_VARIABLES, "is set by the measurement itself"),
+    types.must(types.full("(?!SLURM_|SRUN_|TAILRACK_).*"), "controls the nodes and ranks of the job"),
+]
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"]  # as in COLLECTIVES
 NodePath = Annotated[
     str,

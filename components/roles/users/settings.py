@@ -177,7 +177,7 @@ class Group(Section):
 
 
 def check_users(stack: Stack, report: Report) -> None:
-    """Report users and groups that share a name, number, key or account, and unknown groups and receivers."""
+    """Report users and groups that share a name, number, key, account or identity, and unknown groups and receivers."""
     users, groups = stack.config.users, stack.config.groups
     names = check_unique(users, "name", "is also the name of {}", "one account would get the numbers of both", report)
     breaks = "they would own each other's files"
@@ -203,7 +203,14 @@ def check_users(stack: Stack, report: Report) -> None:
     breaks = "both would own each other's files"
     check_unique(groups, "gid", "is also the gid of {}", breaks, report, "change the group's gid", places)
     _check_keys(users, stack.config.github_keys, report)
-    _check_identities(users, stack.config.oidc, report)
+    breaks, fix = "one login would open two accounts", "give each user another"
+    check_unique(users, "oidc", "is also the identity of {}", breaks, report, fix)
+    named = [user for user in users if user.oidc is not None]
+    for user in named if stack.config.oidc is None else ():
+        fix = "write issuer, client_id and checksums there, or remove oidc from the user"
+        report.add((user, "oidc"), "is set without tailrack:oidc", "the user could not log in with it", fix)
+    if stack.config.oidc and not named:
+        report.warn(child_path(ROOT, "oidc"), "has no effect, because no user has oidc; remove it")
 
 
 def _check_keys(users: Sequence[User], written: Mapping[str, Sequence[str]], report: Report) -> None:
@@ -232,18 +239,6 @@ def _check_keys(users: Sequence[User], written: Mapping[str, Sequence[str]], rep
                 report.add(key_path, problem, _TWO_LOGINS, "give each user another key")
     for name in written.keys() - {user.github for user in users}:
         report.warn(child_path(path, name), "has no effect, because no user has it as github; remove it")
-
-
-def _check_identities(users: Sequence[User], oidc: Oidc | None, report: Report) -> None:
-    """Report identities without a provider, and those of two users. Warn about a provider without identities."""
-    breaks, fix = "one login would open two accounts", "give each user another"
-    check_unique(users, "oidc", "is also the identity of {}", breaks, report, fix)
-    named = [user for user in users if user.oidc is not None]
-    for user in named if oidc is None else ():
-        fix = "write issuer, client_id and checksums there, or remove oidc from the user"
-        report.add((user, "oidc"), "is set without tailrack:oidc", "the user could not log in with it", fix)
-    if oidc and not named:
-        report.warn(child_path(ROOT, "oidc"), "has no effect, because no user has oidc; remove it")
 
 
 def _check_notify(user: User, reports: JobReports | None, channels: Collection[str], report: Report) -> None:

@@ -2,23 +2,16 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from components.settings.section import Help
-from components.settings.types import Whole, refuse
+from components.settings.types import Whole, must
 from stacks.sites.aws.images import IMAGE_ID, IMAGES
-
-
-def _image(value: str) -> str:
-    if value not in IMAGES and not IMAGE_ID.fullmatch(value):
-        refuse("is neither an image's short name nor its id")
-    return value
-
 
 ImageWord = Annotated[
     str,
     Field(description=f"The image: {', '.join(IMAGES)}, or an id; only new instances get a newer image."),
-    AfterValidator(_image),
+    must(lambda name: name in IMAGES or IMAGE_ID.fullmatch(name), "is neither an image's short name nor its id"),
     Help(
         f"one of {', '.join(IMAGES)}, or ami-...",
         "write one of them",
