@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -82,7 +81,7 @@ class ConfigSecrets:
 
     def _command(self, key: str) -> str:
         stack = re.fullmatch(r"Pulumi\.(.+)\.yaml", self.file)
-        return secret_command(key) + (f" --stack {shlex.quote(stack[1])}" if stack else "")
+        return secret_command(key, stack[1] if stack else "")
 
 
 def read_stack_file(path: Path) -> dict[str, Any]:

@@ -90,9 +90,9 @@ def child_path(path: str, key: object) -> str:
     return f"{path}[{shown(key)}]"
 
 
-def secret_command(path: str) -> str:
+def secret_command(path: str, stack: str = "") -> str:
     """Return the command that sets a secret at a path of the config."""
-    return f"pulumi config set --path --secret {shlex.quote(path)}"
+    return f"pulumi config set {f'--stack {shlex.quote(stack)} ' * bool(stack)}--path --secret {shlex.quote(path)}"
 
 
 def suggest(key: str, valid: Collection[str]) -> str:

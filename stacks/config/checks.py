@@ -1,7 +1,6 @@
 """Checks between sections: duplicate names, invalid references, a cluster without nodes."""
 
 from collections.abc import Sequence
-from itertools import chain
 
 from components.roles.slurm.files import MAX_NODE_COUNT
 from components.roles.slurm.settings import Partition
@@ -9,11 +8,10 @@ from components.roles.users.settings import check_users
 from components.settings.money import too_much
 from components.settings.problems import ROOT, Report, Stack, show_name
 from components.settings.rules import check_known, check_secrets, check_unique
-from components.settings.section import located
+from components.settings.section import Section, located
 from components.settings.types import GPUS_FOUND
 from stacks.config.model import NO_HEAD, PoolConfig, StackConfig
 from stacks.sites import KINDS
-from stacks.sites.hosts.model import HostConfig, HostsSite
 from stacks.sites.kind import NodeSpec, Site
 from stacks.sites.rented.model import check_api_keys
 
@@ -33,7 +31,7 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
         {site.name for site in config.sites},
         {kind: [site for site in config.sites if site.kind == kind] for kind in KINDS},
         () if isinstance(config, PoolConfig) else (config.storage.path, config.storage.mount),
-        {host.user: report.place(host) for site in config.sites for host in _hosts(site)},
+        {host.user: report.place(host) for site in config.sites for host in getattr(site, "hosts", ())},
         [site.name for site in config.sites if not KINDS[site.kind].lists_head],
         any(KINDS[site.kind].brings_tailnet for site in config.sites),
     )
@@ -41,7 +39,7 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
     _check_duplicate_nodes(config, nodes, report)
     _check_partitions(config, nodes, report)
     _check_logins(config, nodes, report)
-    _check_prices(config, report)
+    _check_prices(sections, config.currency, report)
     names, problem = {node.name for node in nodes}, "is not a node of this stack"
     repaired = config if isinstance(config, PoolConfig) else config.cluster
     check_known(repaired, "repair", names, problem, "nothing would be repaired", report)
@@ -58,10 +56,6 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
         check_unique(config.datasets, "name", "is the name of two data sets", breaks, report)
     for section in sections:
         section.check(stack, report)
-
-
-def _hosts(site: Site) -> Sequence[HostConfig]:
-    return site.hosts if isinstance(site, HostsSite) else ()
 
 
 def _place_of(config: StackConfig | PoolConfig, node: NodeSpec, report: Report) -> str:
@@ -120,13 +114,11 @@ def _check_partitions(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec
         report.add(path, problem, "the node could not register with slurmctld", "rename one of them")
 
 
-def _check_prices(config: StackConfig | PoolConfig, report: Report) -> None:
+def _check_prices(sections: Sequence[Section], currency: str, report: Report) -> None:
     """Report prices that are too high for the stack's currency, usually in cents or another currency."""
-    for section in chain.from_iterable(
-        (site, getattr(site, "head", None), *getattr(site, "pools", ()), *_hosts(site)) for site in config.sites
-    ):
+    for section in sections:
         price = getattr(section, "price_per_hour", None)
-        if price is not None and (problem := too_much(price, config.currency)):
+        if price is not None and (problem := too_much(price, currency)):
             fix = "write the price of one machine per hour, with a point before the cents"
             report.add((section, "price_per_hour"), problem, "every cost would be wrong", fix)
 
