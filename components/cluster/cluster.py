@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pulumi
 
 from components.cluster.compute_node import ComputeNode
+from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
 from components.cluster.job_measurement import JobMeasurement
 from components.cluster.nccl_validation import NcclValidation
@@ -73,6 +75,11 @@ class Cluster(pulumi.ComponentResource):
             return {**values, REPAIR: settings.cluster.repair.get(host.name, "")}
 
         head, *nodes = [replace(host, relay_port=relay_port(settings.tailnet, host.name)) for host in (head, *nodes)]
+
+        def make(node: Host, link: HeadLink, *, serves: bool = False) -> ComputeNode:
+            return ComputeNode(node, link, cluster_roles, values_of(node), secrets, access, opts=child, serves=serves)
+
+        storage = next((node for node in nodes if node.name == settings.storage.node), None)
         self.head = HeadNode(
             head,
             settings,
@@ -83,12 +90,15 @@ class Cluster(pulumi.ComponentResource):
             access,
             sites=sites,
             pods=any(node.pod for node in nodes),
+            storage=partial(make, storage, serves=True) if storage else None,
             opts=child,
         )
-        self.nodes = [
-            ComputeNode(node, self.head.link, cluster_roles, values_of(node), secrets, access, opts=child)
-            for node in nodes
-        ]
+        link, server = self.head.link, self.head.storage
+        if server:
+            server.join(link)
+            # It leaves after the others.
+            link = replace(link, ready=server.registered)
+        self.nodes = [server if server and node is storage else make(node, link) for node in nodes]
         self.head.services()
         measured = [node for node in self.nodes if node.host.is_measured]
         members: list[HeadNode | ComputeNode] = [*([self.head] if settings.head.compute else []), *measured]

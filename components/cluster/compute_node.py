@@ -78,6 +78,7 @@ def detected_header(
             **memory_values(host, found["cpus"] or 1, found["memory_mb"] or 1, gpus),
             **machine_keys(found, settings, resolved["head_cgroups"], pod=host.pod),
             "node_open_ports": found.get("open_ports") or [],
+            "node_kernel_nfs": bool(found.get("kernel_nfs_server")),
             "node_address": found["tailnet_ip"],
             "node_export": export_line(resolved["path"], found["tailnet_ip"]),
             "node_firewall": found["firewall"] or "",
@@ -219,6 +220,8 @@ class ComputeNode(Member):
     fabric   the result of the fabric proof in its site (components/roles/fabric/groups.py); None on the tailnet
     confined whether cgroups confine jobs on it
     ready    the resource after which Slurm gives the node jobs
+    share    the step after which a storage node serves the share
+    registered   the resource after which the head node knows the node
 
     Its scripts are copied first. Then come three steps: prepare on the node; register on the head node, which on delete
     drains the node, waits for or requeues its jobs, makes it leave and removes its records; then users, share and
@@ -227,6 +230,7 @@ class ComputeNode(Member):
     values, secrets   header values from the cluster's config, by name
     access            access to the tailnet
     after             resources that come before the scripts
+    serves            whether it is the storage node: the head node waits for its share, and then it can `join`
     """
 
     def __init__(
@@ -239,6 +243,8 @@ class ComputeNode(Member):
         access: TailnetAccess = NO_KEY,
         after: Sequence[pulumi.Resource] = (),
         opts: pulumi.ResourceOptions | None = None,
+        *,
+        serves: bool = False,
     ) -> None:
         # The preview shows the partition of a new node's GPUs (cli/preview/effects.py).
         inputs = {"gpuKind": host.gpu.kind} if host.gpu else {}
@@ -255,26 +261,41 @@ class ComputeNode(Member):
         prepare_script, node_script = _scripts(roles, steps)
         services = _services(roles, steps)
         self._roles, self._secrets = roles, secrets
-        scripts = (prepare_script, node_script, *([services] if services else []))
+        storage = composition.compose(roles, composition.STORAGE)
+        scripts = (prepare_script, node_script, *([services] if services else []), *([storage] if serves else []))
         delivered = self._deliver(scripts, values, after)
         phases, renewed = (*steps.check, *steps.join), access.renewed_secrets
         prepare = self._prepare(prepare_script, phases, values, delivered, TIME_LIMIT_SECONDS, renewed=renewed)
         self.facts = prepare.result
         values |= detected_header(host, self.facts, head.settings, head.cgroups, values["nfs_exports_path"])
         self.confined = values["node_confined"]
-        in_tailnet = access.after_join(host.name, self.facts, self, prepare.resource, host.adopt)
+        self._in_tailnet = access.after_join(host.name, self.facts, self, prepare.resource, host.adopt)
         self.gpus = detected_gpus(host, self.facts)
+        self._values, self._steps, self._node_script, self._services = values, steps, node_script, services
+        if serves:
+            label = "serve the share"
+            self.share = self._step(
+                "storage", storage, composition.STORAGE, values, label, self._in_tailnet, needed=True
+            )
+        else:
+            self.join(head)
+
+    def join(self, head: HeadLink) -> None:
+        """Register the node and make it a member."""
+        host, roles, steps, services = self.host, self._roles, self._steps, self._services
+        values = {**self._values, **head.header}
         register = self._step(
             "register",
             composition.compose(roles, steps.register),
             steps.register,
             values,
             "register on the head node",
-            [*in_tailnet, *([head.ready] if head.ready else [])],
+            [*self._in_tailnet, *([head.ready] if head.ready else [])],
             on=head.machine,
             limit_seconds=limit_with_jobs(head.settings),
             lock=None,
         )
+        self.registered = register.resource
         self.path: Value = OutputField(register.result, "path")
         self.fabric = pulumi.Output.from_input(None) if host.pod else OutputField(register.result, "fabric")
         if host.pod:
@@ -286,7 +307,7 @@ class ComputeNode(Member):
         }
         node = self._step(
             "node",
-            node_script,
+            self._node_script,
             steps.node,
             {
                 **values,

@@ -26,10 +26,12 @@ class HeadLink:
     slurm_version  its controller's release; slurm_oldest: the oldest release of nodes that the controller accepts
     cgroups        whether cgroups confine jobs
     kernel_nfs     whether its kernel serves the share
+    share_address  the tailnet address of the share's server
     control_url    URL of the tailnet's control server; empty for Tailscale's own
     settings       the cluster's settings; without secrets if they come from another stack's outputs
     munge_key      secret
-    ready          the resource after which slurmctld and the share are up; None for another stack's head node
+    ready          the resource after which a node can register: slurmctld and the share are up; None for another
+                   stack's head node
     """
 
     machine: Machine
@@ -38,6 +40,7 @@ class HeadLink:
     slurm_oldest: pulumi.Input[str]
     cgroups: pulumi.Input[bool]
     kernel_nfs: pulumi.Input[bool]
+    share_address: pulumi.Input[str]
     control_url: pulumi.Input[str]
     munge_key: pulumi.Input[str]
     settings: ClusterSettings
@@ -52,6 +55,7 @@ class HeadLink:
             "head_slurm_oldest": self.slurm_oldest,
             "head_cgroups": self.cgroups,
             "head_kernel_nfs": self.kernel_nfs,
+            "share_address": self.share_address,
             "tailnet_control_url": self.control_url,
         }
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pulumi
 
 from components.cluster.compute_node import (
+    ComputeNode,
     Member,
     detected_gpus,
     detected_header,
@@ -67,6 +69,7 @@ class HeadNode(Member):
     values, secrets   header values from the cluster's config, by name
     access            access to the tailnet
     pods              whether some of the stack's nodes are pods
+    storage           makes the storage node, which joins when the head node has its share
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class HeadNode(Member):
         *,
         sites: Sequence[str],
         pods: bool = False,
+        storage: Callable[[HeadLink], ComputeNode] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         # The state keeps the host key, to recognize the machine (cli/checks). If the stack makes the machine, the key
@@ -123,6 +127,27 @@ class HeadNode(Member):
             **output_fields(files, FILES),
         }
 
+        version = self.facts["slurm_version"]
+        self.link = HeadLink(
+            machine=host,
+            address=self.facts["tailnet_ip"],
+            slurm_version=version,
+            slurm_oldest=version.apply(oldest_reached),
+            cgroups=confined,
+            kernel_nfs=self.facts["kernel_nfs_server"],
+            share_address=self.facts["tailnet_ip"],
+            control_url=values["tailnet_control_url"],
+            munge_key=munge.key,
+            settings=settings,
+        )
+        self.storage = storage(self.link) if storage else None
+        share = self.storage.share if self.storage else None
+        if self.storage:
+            self.link = replace(self.link, share_address=self.storage.facts["tailnet_ip"])
+        values |= {
+            "share_address": self.link.share_address,
+            "share_name": OutputField(share.result, "share_name") if share else "",
+        }
         # The program sets node_name for each node that it removes.
         expire_values = {name: values[name] for name in expire.reads - {"node_name"}}
         expire_request = combine(expire_values, lambda resolved: kept_request(host.name, resolved))
@@ -132,29 +157,20 @@ class HeadNode(Member):
             phases,
             {**values, "head_expire_values": expire_request},
             "users, NFS server, slurmctld",
-            access.after_join(host.name, self.facts, self, prepare.resource, host.adopt),
+            [
+                *access.after_join(host.name, self.facts, self, prepare.resource, host.adopt),
+                *([share.resource] if share else []),
+            ],
             needed=True,
             limit_seconds=limit_with_jobs(settings),
         )
         self.ready: pulumi.Resource = head.resource
+        self.link = replace(self.link, ready=self.ready)
         self.fabric = OutputField(head.result, "fabric")
         self._values = values
         self._imports = settings.containers is not None
-        version = self.facts["slurm_version"]
-        self.link = HeadLink(
-            machine=host,
-            address=self.facts["tailnet_ip"],
-            slurm_version=version,
-            slurm_oldest=version.apply(oldest_reached),
-            cgroups=confined,
-            kernel_nfs=self.facts["kernel_nfs_server"],
-            control_url=values["tailnet_control_url"],
-            munge_key=munge.key,
-            settings=settings,
-            ready=self.ready,
-        )
         self.notes = pulumi.Output.all(
-            own_file_system=head.result["own_file_system"],
+            own_file_system=(share or head).result["own_file_system"],
             open_ports=self.facts["open_ports"],
             user_limits=head.result["user_limits"],
             left_groups=head.result["left_groups"],

@@ -39,7 +39,7 @@ def warnings_about(
         notes.append(
             f"{settings.storage.path} does not have its own file system: with forged NFS handles, root on a node can "
             f"read and change everything in the file system that contains it. Mount a disk or a volume at "
-            f"{settings.storage.path} on {settings.head.name}."
+            f"{settings.storage.path} on {settings.storage.node or settings.head.name}."
         )
     if open_ports:
         notes.append(

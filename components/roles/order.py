@@ -262,7 +262,12 @@ def roles(settings: ClusterSettings) -> tuple[Role, ...]:
 
     A machine leaves in the reverse order. Raises ValueError if roles wait for one another or two have the same name.
     """
-    ordered = in_order([role for make in ROLES if (role := make(settings)) is not None])
+    makers = [*ROLES]
+    if settings.storage.node:
+        # The head node mounts the share before it writes there.
+        makers.remove(nfs_exports)
+        makers.insert(makers.index(names), nfs_exports)
+    ordered = in_order([role for make in makers if (role := make(settings)) is not None])
     # Values that these roles get from all roles.
     more_values: dict[str, dict[str, Value]] = {
         "firewall": {

@@ -30,6 +30,7 @@ JOIN_OF_NODE = ("join", "check_path")
 HEAD = ("machine", "head")
 COMPUTING_HEAD = ("machine", "head", "compute")
 REGISTER = ("register",)
+STORAGE = ("storage",)
 POOL = ("pool",)
 NODE = ("machine", "node", "compute")
 LOGIN = ("machine", "node", "login")
@@ -47,7 +48,7 @@ _ONLY_PODS = ("pod_check", "pod_join", "pod", "pod_register", "pod_leave", "pod_
 
 # The first phases of the steps that bring tasks, and of those with a record of what their roles have declared.
 _STEPS_WITH_TASKS = ("machine", "services")
-_STEPS_WITH_RECORD = (*_STEPS_WITH_TASKS, "node_services")
+_STEPS_WITH_RECORD = (*_STEPS_WITH_TASKS, "node_services", *STORAGE)
 _END_TASKS: Call = ("end_tasks",)
 # Returns whether a machine that has joined is still in the tailnet, at the same address.
 IS_JOINED = ("components.roles.tailnet.tailscale", "is_joined")

@@ -264,6 +264,7 @@ class _Recorder(mocks.Mocks):
                 "certificate": certificate_of(node), "authorities": AUTHORITIES, "munge_digest": "0" * 64,
                 "path": "direct",
             },
+            "storage": {"own_file_system": True, "share_name": "ab" * 16},
             "node": {"slurm_version": "24.11.5"},
             "head": {
                 "slurm_version": "24.11.5", "own_file_system": True, "user_limits": "none", "left_groups": [],

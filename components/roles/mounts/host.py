@@ -16,6 +16,7 @@ from components.roles.mounts import units, watch
 from components.roles.mounts.probe import NodeList, Problem, Wanted, check_all, write_list
 from components.roles.mounts.units import PROGRAM, is_installed, remove_watch
 from components.roles.mounts.watch import ROLE
+from components.roles.nfs_exports.exports import export_file, own_exports
 from components.roles.nfs_exports.mount import start
 from components.roles.slurm.node_state import FEATURES
 from components.roles.users.accounts import Account, UsersValues
@@ -51,6 +52,16 @@ def compute(step: Step, values: MountsValues) -> None:
 
 
 login = compute
+
+
+def release(step: Step, node_name: str, nfs_exports_node: str) -> None:
+    """Let a storage node leave only as the last machine that has the share, before anything on it is undone."""
+    others = [path for path in own_exports() if path != export_file(node_name)]
+    if node_name == nfs_exports_node and others:
+        raise Failure(
+            f"{node_name} has the share with the users' files, and {len(others)} other machines need it",
+            f"write {node_name} into the config again, and as tailrack:storage.node; 'make down' ends the cluster",
+        )
 
 
 def head(step: Step, values: MountsValues, users: UsersValues, head_computes: bool) -> None:

@@ -28,6 +28,7 @@ from components.roles.names.names import (
     write_names,
 )
 from components.roles.names.names import restore_names as names_forget
+from components.roles.nfs_exports.mount import is_ready
 from components.roles.tailnet import tailscale
 
 MEMBERS = f"{STATE_DIR}/members"
@@ -55,7 +56,7 @@ def publish_names(share: str) -> None:
     text = "\n".join(f"{address.strip()} {node}" for node, address in members.items() if address.strip())
     files.write(LIST, text)
     # Role users closes a share that other accounts can change; the next phase `register` publishes there.
-    if files.is_closed(share):
+    if is_ready(share):
         files.make_folder(f"{share}/.tailrack")
         files.write(f"{share}/.tailrack/names", text)
     # An unfinished head node may not have the program yet.

@@ -59,4 +59,5 @@ def configuration(path: str) -> str:
 def _client(file: str) -> str:
     path, _, client = (files.read(file) or "").partition(" ")
     address = client.partition("(")[0].removesuffix("/32")
-    return f"    CLIENT {{ Clients = {address}; Access_Type = RW; }} # {path} {file.rpartition('/')[2]}\n"
+    root = "Squash = No_Root_Squash; " if "no_root_squash" in client else ""
+    return f"    CLIENT {{ Clients = {address}; Access_Type = RW; {root}}} # {path} {file.rpartition('/')[2]}\n"

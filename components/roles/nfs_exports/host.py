@@ -1,4 +1,4 @@
-"""The share on the head node: check, serve, export to each member, give back.
+"""The share on the machine that serves it, the head node or a storage node: check, serve, export, give back.
 
 NFS version 4 only, with one export file per member for its one address: the kernel's server if the kernel has one;
 otherwise nfs-ganesha in user space, from the same files. Other exports of the kernel's server stay beside ours.
@@ -6,17 +6,19 @@ otherwise nfs-ganesha in user space, from the same files. Other exports of the k
 
 from __future__ import annotations
 
+import secrets
 import stat
 from collections.abc import Sequence
+from functools import partial
 
 from components.node import files, folders, kernel, packages, systemd
 from components.node.failure import Failure, do_each
 from components.node.kernel import mounts, mounts_at
-from components.node.log import LOG_DIR, note
+from components.node.log import LOG_DIR, STATE_DIR, note
 from components.node.run import attempt, succeeds
 from components.node.step.step import Step
 from components.roles.nfs_exports import ganesha, share
-from components.roles.nfs_exports.exports import export_file, own_exports
+from components.roles.nfs_exports.exports import LIST, export_file, member_list, own_exports
 from components.roles.nfs_exports.foreign import (
     GANESHA_FILE,
     foreign_ganesha,
@@ -34,7 +36,13 @@ from components.roles.nfs_exports.kernel_server import (
 )
 from components.roles.nfs_exports.mount import (
     NFS_BEFORE,
+    ROOT_OPTIONS,
+    SHARE_OPTIONS,
+    ShareValues,
     ensure_mount_point,
+    is_ready,
+    machine,
+    mount_share,
     mount_unit,
     note_units,
     ran_before,
@@ -42,6 +50,8 @@ from components.roles.nfs_exports.mount import (
 )
 from components.roles.users.accounts import Account
 
+_FOREIGN = f"an NFS server's configuration ({GANESHA_FILE})"
+_STOP_SECONDS = 60
 # Names of files to show.
 _MOST_NAMES = 3
 _MOUNT = """[Unit]
@@ -71,14 +81,18 @@ ExecStart=/usr/local/sbin/tailrack-share close
 [Install]
 WantedBy=multi-user.target"""
 _PROGRAM = "/usr/local/sbin/tailrack-share"
+# On the head node: the storage node at the last `up`, its share's name and path. On the share: its name.
+_SERVER, _NAME = f"{STATE_DIR}/share-server", ".tailrack/share"
 _PATH, _AGAIN, _SERVICE = "tailrack-share.path", "tailrack-share-again.service", "tailrack-share.service"
 # After a boot the share is mounted twice on the head node: tailrack-share's mount over the folder appears at the mount
 # point too.
 _MOST_MOUNTS = 4
 
 
-def check(step: Step, nfs_exports_mount: str) -> None:
+def check(step: Step, nfs_exports_mount: str, nfs_exports_node: str) -> None:
     """Refuse a machine whose mount point is taken, and report facts about the others."""
+    if step.host == nfs_exports_node and foreign_ganesha():
+        step.foreign.append(_FOREIGN)
     path = nfs_exports_mount
     taken = "" if _share_is_ours(path) else conflict(path)
     if taken:
@@ -119,21 +133,40 @@ def _kernel_knows(file_system: str) -> bool:
     )
 
 
-def check_head(step: Step) -> None:
-    """Report it to the role foreign_cluster."""
-    if foreign_ganesha():
-        step.foreign.append(f"an NFS server's configuration ({GANESHA_FILE})")
+def check_head(step: Step, nfs_exports_path: str, nfs_exports_node: str) -> None:
+    """Refuse another server than that of the last `up`, and files that its share would hide.
+
+    A foreign server is reported to the role foreign_cluster.
+    """
+    path, server = nfs_exports_path, (files.read(_SERVER) or "").partition(" ")[0]
+    present = server or ("" if files.exists(share.SETTINGS) else nfs_exports_node)
+    if present != nfs_exports_node:
+        here, there = (name or step.host for name in (present, nfs_exports_node))
+        key = f"tailrack:storage.node: {present}" if present else "no tailrack:storage.node"
+        raise Failure(
+            f"the share is on {here}, and the config has it on {there}, where its files are not",
+            f"write {key}. Or move it: end all jobs, copy {path} of {here} to {there} as root ('rsync -aHAX "
+            "--numeric-ids'), run 'make down' with the old config, then 'make up' with the new one",
+        )
+    if nfs_exports_node and not files.exists(mount_unit(path)) and (taken := conflict(path)):
+        raise Failure(
+            f"the share of {nfs_exports_node} cannot be mounted at {path}, which is {taken} on this machine",
+            f"set tailrack:storage.path to another folder, or move {path} away on {step.host}",
+        )
+    if not nfs_exports_node and foreign_ganesha():
+        step.foreign.append(_FOREIGN)
 
 
-def close_share(step: Step, path: str, users: Sequence[Account]) -> None:
+def close_share(step: Step, path: str, users: Sequence[Account], head: str = "") -> None:
     """Apply the config to every mount of the share and to its list of excluded accounts.
 
-    Mounts in use are changed in place.
+    Mounts in use are changed in place. `head`: on a storage node, name and address of the head node
     """
     uids = "".join(f"{user.uid} " for user in users)
     folder = files.real_path(path)
     # tailrack-share reads it at every boot and after each change.
-    files.write(share.SETTINGS, f"# Written by tailrack.\nSHARE='{folder}'\nUSERS='{uids}'")
+    lines = ["# Written by tailrack.", f"SHARE='{folder}'", f"USERS='{uids}'", *([f"HEAD='{head}'"] if head else [])]
+    files.write(share.SETTINGS, "\n".join(lines))
     try:
         share.close_share()
     except (Failure, OSError) as error:
@@ -144,29 +177,70 @@ def close_share(step: Step, path: str, users: Sequence[Account]) -> None:
         ) from error
 
 
-def head(
-    step: Step, nfs_exports_path: str, nfs_exports_mount: str, users_lines: list[Account], head_kernel_nfs: bool
-) -> None:
-    """Serve the share, closed to others before any node mounts it.
+def head(step: Step, values: ShareValues, users_lines: list[Account], head_kernel_nfs: bool, share_name: str) -> None:
+    """Serve the share, or mount the storage node's, where root of this machine works, and where users do.
 
     head_kernel_nfs   whether the kernel has an NFS server
+    share_name        the name of a storage node's share
     """
-    path = nfs_exports_path
-    if head_kernel_nfs:
+    server, path = values.nfs_exports_node, values.nfs_exports_path
+    if not server:
+        _serve(step, path, values.nfs_exports_mount, users_lines, kernel=head_kernel_nfs)
+        return
+    if (before := (files.read(_SERVER) or "").split()) and before[1] != share_name:
+        raise Failure(
+            f"{path} on {server} is not the cluster's share: its files are missing there",
+            f"mount its disk, or copy its files there as root with {path}/.tailrack ('rsync -aHAX --numeric-ids'); "
+            f"or, to begin with an empty share, remove {_SERVER} on {step.host}; then run up again",
+        )
+    mount_share(step, values, path, ROOT_OPTIONS)
+    mount_share(step, values, values.nfs_exports_mount, SHARE_OPTIONS)
+    files.write(_SERVER, f"{server} {share_name} {path}")
+    step.result("own_file_system", True)
+
+
+def storage(
+    step: Step,
+    values: ShareValues,
+    node_open_ports: list[str],
+    node_kernel_nfs: bool,
+    users_lines: list[Account],
+    nfs_exports_head: str,
+    head_address: str,
+) -> None:
+    """Serve the share from a storage node: to the head node, and to the members in the list that the head node keeps.
+
+    Its name shows whether another machine or disk has taken its place.
+    """
+    from components.roles.users.host import prepare_share
+
+    path, kernel = values.nfs_exports_path, node_kernel_nfs
+    machine(step, node_open_ports)
+    prepare_share(step, path)
+    files.make_folder(f"{path}/.tailrack")
+    if not files.read(f"{path}/{_NAME}"):
+        files.write(f"{path}/{_NAME}", secrets.token_hex(16))
+    step.result("share_name", (files.read(f"{path}/{_NAME}") or "").strip())
+    _serve(step, path, values.nfs_exports_mount, users_lines, f"{nfs_exports_head} {head_address}", kernel=kernel)
+
+
+def _serve(step: Step, path: str, mount: str, users: Sequence[Account], head: str = "", *, kernel: bool) -> None:
+    """Serve the share, closed to others before any node mounts it."""
+    if kernel:
         note_units(SERVER, *STARTED_UNITS)
         packages.ensure(step.host, "nfs-kernel-server")
     else:
         note_units(ganesha.SERVER)
         packages.ensure(step.host, "nfs-ganesha", "nfs-ganesha-vfs")
     step.result("own_file_system", share_is_a_file_system(path))
-    _ensure_local_mount(path, nfs_exports_mount)
-    close_share(step, path, users_lines)
+    _ensure_local_mount(path, mount)
+    close_share(step, path, users, head)
     # Close it at boot before logins and servers, and whenever the machine's accounts change.
     files.write(f"{systemd.UNITS}/{_SERVICE}", _SHARE_UNIT.format(path=path))
     systemd.reload(_SERVICE, _PATH)
     systemd.enable(_SERVICE)
     systemd.enable(_PATH, now=True)
-    if head_kernel_nfs:
+    if kernel:
         ensure_kernel_server(step.host)
     else:
         ganesha.ensure_ganesha(path)
@@ -199,29 +273,47 @@ def _ensure_local_mount(path: str, mount: str) -> None:
     systemd.enable(unit, now=True)
 
 
-def register(step: Step, node_name: str, node_export: str, nfs_exports_path: str, head_kernel_nfs: bool) -> None:
+def register(
+    step: Step, node_name: str, node_export: str, nfs_exports_path: str, nfs_exports_node: str, head_kernel_nfs: bool
+) -> None:
     """Export the share to the node.
 
     node_export       the line of its export (foreign.py)
     head_kernel_nfs   whether the kernel serves the share (a fact of `prepare`)
     """
+    if nfs_exports_node and not is_ready(nfs_exports_path):
+        raise Failure(
+            f"the share of the storage node {nfs_exports_node} does not answer, so no machine can join",
+            f"start it and its NFS server (check 'tailscale ping {nfs_exports_node}'), then run up again",
+        )
     step.take_lock()
     files.write(export_file(node_name), node_export)
-    _apply(nfs_exports_path, head_kernel_nfs)
+    _apply(nfs_exports_path, nfs_exports_node, head_kernel_nfs)
 
 
-def forget(step: Step, node_name: str, nfs_exports_path: str, head_kernel_nfs: bool) -> None:
+def release(step: Step, node_name: str, nfs_exports_path: str, nfs_exports_node: str) -> None:
+    """Leave the share of a storage node that has left (role mounts lets it go only as the last one)."""
+    if node_name == nfs_exports_node and mounts_at(nfs_exports_path):
+        attempt("umount", "-l", nfs_exports_path)
+
+
+def forget(step: Step, node_name: str, nfs_exports_path: str, nfs_exports_node: str, head_kernel_nfs: bool) -> None:
     """Take the export back."""
     files.remove(export_file(node_name))
-    _apply(nfs_exports_path, head_kernel_nfs)
+    _apply(nfs_exports_path, nfs_exports_node, head_kernel_nfs)
 
 
-def _apply(path: str, kernel: bool) -> None:
+def _apply(path: str, server: str, kernel: bool) -> None:
     """Start the server if needed and reload all export files, so that no old address of a node remains.
 
-    The head node's own step does the rest, because nodes' steps wait for each other.
+    The head node's own step does the rest, because nodes' steps wait for each other. A storage node does it itself
+    when the list changes.
     """
-    if kernel:
+    if server:
+        if is_ready(path):
+            files.make_folder(f"{path}/.tailrack")
+            files.write(f"{path}/{LIST}", member_list())
+    elif kernel:
         reload_kernel_server()
     else:
         configure_ganesha(path)
@@ -229,8 +321,10 @@ def _apply(path: str, kernel: bool) -> None:
 
 def leave(step: Step, nfs_exports_mount: str) -> None:
     """Undo the work of all phases."""
-    do_each(lambda: _leave_mounts(nfs_exports_mount), _leave_share, _leave_server, restore_units)
+    places = (nfs_exports_mount, *(files.read(_SERVER) or "").split()[2:])
+    do_each(*(partial(_leave_mounts, path) for path in places), _leave_share, _leave_server, restore_units)
     files.remove(NFS_BEFORE)
+    files.remove(_SERVER)
 
 
 def _leave_mounts(mount: str) -> None:
@@ -238,7 +332,10 @@ def _leave_mounts(mount: str) -> None:
     mount_file, automount_file = mount_unit(mount), mount_unit(mount, "automount")
     if files.exists(automount_file):
         _disable(f"{name}.automount")
-        attempt("systemctl", "stop", f"{name}.mount")
+        attempt("systemctl", "stop", f"{name}.mount", limit=_STOP_SECONDS)
+        # A lost server may keep it from ending.
+        if mounts_at(mount):
+            attempt("umount", "-l", mount)
     elif files.exists(mount_file):
         # On the head node users may be working there, on a disk that stays.
         attempt("systemctl", "disable", "-q", f"{name}.mount")

@@ -34,6 +34,8 @@ SHARE_WAIT = 300
 _LOOK = 20
 # Other machines' root can create any file on the share, so no program from it may run with other rights here.
 SHARE_OPTIONS = "hard,nosuid,nodev,nfsvers=4.2,_netdev"
+# Root's own work on the head node fails after a minute instead of waiting for a lost storage node.
+ROOT_OPTIONS = SHARE_OPTIONS.replace("hard", "softerr,timeo=100,retrans=2")
 # A server that is down for a while must not make systemd give up the mount.
 _MOUNT = """# Written by tailrack.
 [Unit]
@@ -203,39 +205,64 @@ def _mask() -> None:
                 note(f"cannot mask {unit}")
 
 
-def node(
-    step: Step, head_address: str, nfs_exports_path: str, nfs_exports_mount: str, nfs_exports_restored: str
-) -> None:
-    """Mount the share and wait until it answers.
+@dataclass(frozen=True)
+class ShareValues:
+    """The share, and where machines mount it.
 
+    share_address          the tailnet address of its server
+    nfs_exports_node       the storage node; empty if the head node serves the share
     nfs_exports_restored   the backup from which the head node was restored, empty without one
     """
-    mount = nfs_exports_mount
-    share = f"{head_address}:{nfs_exports_path}"
+
+    share_address: str
+    nfs_exports_node: str
+    nfs_exports_path: str
+    nfs_exports_mount: str
+    nfs_exports_restored: str
+
+
+def node(step: Step, values: ShareValues) -> None:
+    """Mount the share; a storage node has done so when it began to serve it."""
+    if step.host != values.nfs_exports_node:
+        mount_share(step, values, values.nfs_exports_mount, SHARE_OPTIONS)
+
+
+def mount_share(step: Step, values: ShareValues, mount: str, options: str) -> None:
+    """Mount the share and wait until it answers."""
+    share = f"{values.share_address}:{values.nfs_exports_path}"
     if not exists("mount.nfs4"):
         packages.ensure(step.host, "nfs-common")
     ensure_mount_point(mount)
     mount_name, automount_name = (f"{systemd.name_of_path(mount)}.{kind}" for kind in ("mount", "automount"))
-    Mounted(mount, share, SHARE_OPTIONS, SHARE_WAIT, "The cluster's share", tailnet=True).write()
+    Mounted(mount, share, options, SHARE_WAIT, "The cluster's share", tailnet=True).write()
     # Without systemd's own automount.
     sources = [found.source for found in mounts_at(mount) if found.type != "autofs"]
-    if sources and nfs_exports_restored and _is_stale(mount):
+    if sources and values.nfs_exports_restored and _is_stale(mount):
         note("the mounted share is lost with its server: mounting it again")
         run("umount", "-l", mount)
         run("systemctl", "stop", automount_name, mount_name)
     elif sources and sources != [share]:
         run("systemctl", "stop", automount_name, mount_name)
     start(mount)
-    if not wait_until(lambda: _answers(mount), SHARE_WAIT):
+    if not wait_until(lambda: answers(mount), SHARE_WAIT):
         shown = attempt("systemctl", "show", "-P", "Result", mount_name)
         raise Failure(
             f"the share {share} does not mount at {mount} within {SHARE_WAIT}s (systemd says: "
             f"{shown.output.strip() if shown.ok else 'unknown'})",
-            f"see 'journalctl -u {mount_name}' on {step.host} and the NFS server's log on the head node",
+            f"see 'journalctl -u {mount_name}' on {step.host} and the NFS server's log on "
+            f"{values.nfs_exports_node or 'the head node'}",
         )
 
 
-def _answers(mount: str) -> bool:
+def is_ready(path: str) -> bool:
+    """Return whether root of the head node can write to the share: a lost storage node is not waited for, and root
+    alone can change the folder.
+    """
+    return (not files.exists(mount_unit(path, "automount")) or answers(path)) and files.is_closed(path)
+
+
+def answers(mount: str) -> bool:
+    """Return whether the share answers at its mount point."""
     return attempt("stat", "-t", files.on_disk(f"{mount}/home"), limit=_LOOK).ok
 
 

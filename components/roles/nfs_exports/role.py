@@ -1,9 +1,15 @@
-"""The share: NFS version 4 from the head node, with one export file per member; every node mounts it."""
+"""The share: NFS version 4 from the head node or a storage node, with one export file per member.
+
+Every node mounts it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.facts import list_of, truth, whole
+from components.roles.facts import list_of, matching, truth, whole
+from components.roles.nfs_exports.exports import LIST
 from components.roles.program import launcher
 from components.roles.role import KERNEL, File, Holder, Role, unit
 
@@ -12,26 +18,34 @@ PROGRAM, UNITS = "tailrack-share", ("tailrack-share.path", "tailrack-share-again
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Return the role. The head node's machine decides between the kernel's server and one in user space."""
+    """Return the role. The server's machine decides between the kernel's server and one in user space."""
+    storage = settings.storage
+    server = "storage" if storage.node else "head"
+    watched = f"PathChanged={storage.path}/{LIST}\nUnit=" if storage.node else "Unit="
+    units = [unit("nfs_exports", name) for name in UNITS]
     return Role(
         "nfs_exports",
         modules=("host", "mount"),
-        after=("tailnet", "firewall", "users"),
+        # The homes are made on the share: its server is the machine that makes them, or must serve first (order.py).
+        after=("tailnet", "firewall", *(() if storage.node else ("users",))),
         values={
-            "path": settings.storage.path,
-            "mount": settings.storage.mount,
+            "path": storage.path,
+            "mount": storage.mount,
+            "node": storage.node or "",
+            "head": settings.head.name,
             "restored": settings.head.restore_from or "",
         },
-        packages={"head": ("acl",)},
+        packages={server: ("acl",)},
         files={
-            "head": (
+            server: (
                 File(f"/usr/local/sbin/{PROGRAM}", launcher("share"), mode="0755"),
-                *(unit("nfs_exports", name) for name in UNITS),
+                *(replace(file, text=file.text.replace("Unit=", watched)) for file in units),
             )
         },
         facts={
             "check": {"kernel_nfs_server": truth, "open_ports": list_of(whole(1, 65535))},
             "head": {"own_file_system": truth},
+            "storage": {"own_file_system": truth, "share_name": matching("[0-9a-f]{32}")},
         },
         # 111 and 20048 belong to NFS before version 4, whose helpers a package may start
         # (kernel_server.py).

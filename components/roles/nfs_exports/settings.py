@@ -8,9 +8,9 @@ from pydantic import AfterValidator, Field
 
 from components.roles.mounts.settings import Mount, Mounts, check_mounts, relation_of
 from components.roles.users.settings import RESERVED_USERS
-from components.settings.problems import Report, Stack
+from components.settings.problems import Report, Stack, suggest
 from components.settings.section import Help, Section, key
-from components.settings.types import refuse, word_set
+from components.settings.types import NodeName, refuse, word_set
 
 # Folders that may be shared, with the folders in them. Folders of AROUND may only contain shared folders.
 OWN_FOLDERS = word_set(
@@ -18,6 +18,7 @@ OWN_FOLDERS = word_set(
 )
 AROUND = word_set("home media mnt opt srv")
 LONGEST = 200  # characters
+_LASTING = ("hosts", "aws", "lab")  # kinds of sites whose machines stay
 _FIX = (
     f"write /{', /'.join(sorted(OWN_FOLDERS))} or a folder in it, or a folder below "
     f"/{', /'.join(sorted(AROUND))}, of plain letters, digits, '.', '_' and '-'"
@@ -43,10 +44,13 @@ Folder = Annotated[str, Field(max_length=LONGEST), AfterValidator(_folder), Help
 
 
 class Storage(Section):
-    """The share: the head node serves it over NFS, every node mounts it."""
+    """The share: the head node or another one serves it over NFS, every node mounts it."""
 
+    node: NodeName | None = None
+    """The log-in node that serves the share instead of the head node ([data.md](data.md#a-storage-node)), of a `hosts`,
+    `aws` or `lab` site of this stack; you cannot change it later."""
     path: Folder = "/export/shared"
-    """The shared folder on the head node."""
+    """The shared folder on its server."""
     mount: Folder = "/shared"
     """The mount point on every node; homes are in its folder `home`."""
     mounts: Mounts = ()
@@ -66,7 +70,32 @@ class Storage(Section):
             problem = f"{relation} {report.value(report.at(self), getattr(self, partner))}, the {partner} of the share"
             breaks = "the head node would mount the share over itself and hang"
             report.bad((self, blamed), problem, breaks, "use separate folders, such as /export/shared and /shared")
+        if self.node:
+            self._check_node(stack, report)
         check_mounts([*self.mounts, *([self.homes] if self.homes else [])], stack, report)
         for name in {"sites", "read_only", "required"} & (self.homes.model_fields_set if self.homes else set()):
             breaks = "all machines need the homes, and users write there"
             report.add((self.homes, name), "is set for the homes", breaks, "remove it")
+
+    def _check_node(self, stack: Stack, report: Report) -> None:
+        """Report a node that cannot serve the share, and sections that need the head node's disk."""
+        nodes = {node.name: node for node in stack.nodes}
+        lasting = {site.name for kind in _LASTING for site in stack.of_kind[kind]}
+        node, fix = nodes.get(str(self.node)), "write a log-in node (login: true) of a hosts, aws or lab site"
+        if node is None:
+            breaks = "no machine would have the share"
+            report.bad((self, "node"), "is not a node of this stack", breaks, suggest(str(self.node), nodes))
+        elif node.is_head:
+            report.bad((self, "node"), "is the head node", "it serves the share without this key", "remove it")
+        elif node.pod or node.spot or node.site not in lasting:
+            report.bad((self, "node"), "may be taken back", "the users' files would be lost with it", fix)
+        elif not node.login:
+            breaks = "root of any compute node can become root of another, and so of the share"
+            report.bad((self, "node"), "runs jobs", breaks, f"set login: true for it, or {fix}")
+        config = stack.config
+        needing: list[tuple[object, ...]] = [(config.mlflow,)] if config.mlflow else []
+        needing += [(config.backup, "homes")] if config.backup and config.backup.homes else []
+        needing += [(data, "source") for data in config.datasets if data.source.startswith("/")]
+        for place in needing:
+            problem = "needs the share on the head node's disk, and storage.node is set"
+            report.add(place, problem, "its files would be missing", "remove it, or remove storage.node")

@@ -3,7 +3,7 @@
 Root of a compute node can create files there with any uid but root's, set-uid files too. On this machine no program of
 the share runs with other rights, through any mount, and only the cluster's users can enter.
 
-    tailrack-share close   at boot, by every `up`, and when accounts change
+    tailrack-share close   at boot, by every `up`, when accounts change, and on a storage node when members do
     tailrack-share open    undoes it when the machine leaves
 """
 
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from components.node import files, folders
+from components.node import files, folders, systemd
 from components.node.failure import Failure, run_program
 from components.node.folders import acl_of
 from components.node.kernel import Mount, mounts, mounts_at
@@ -23,8 +23,12 @@ from components.node.locks import Lock, lock_of_program
 from components.node.log import STATE_DIR
 from components.node.passwd import user_named
 from components.node.run import attempt, run
+from components.roles.nfs_exports import ganesha
+from components.roles.nfs_exports.exports import export_to_members
+from components.roles.nfs_exports.kernel_server import SERVER, reload_kernel_server
 
-# SHARE, its folder; USERS, uids of the cluster's users, separated by blanks (host.py).
+# SHARE, its folder; USERS, uids of the cluster's users, separated by blanks; on a storage node HEAD, name and address
+# of the head node (host.py).
 SETTINGS = "/etc/tailrack/share"
 # Records: folders bound to themselves, mounts with their earlier flags, excluded uids.
 _STATE = f"{STATE_DIR}/share"
@@ -35,10 +39,11 @@ _READERS = ("tailrack-data",)
 
 
 class Settings(NamedTuple):
-    """The folder of the share, and the uids of the cluster's present users."""
+    """The folder of the share, the uids of the cluster's present users, and on a storage node the head node."""
 
     share: str
     users: frozenset[int]
+    head: str
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,6 +61,13 @@ def close_share() -> None:
         settings = _settings()
         _close_ways(settings.share)
         _exclude(sorted(_accounts() - _cluster_uids(settings)), settings.share)
+        if settings.head:
+            export_to_members(settings.share, settings.head)
+            # A server that does not run reads the files when it starts. Do not wait for it: it starts after this.
+            if systemd.is_active(SERVER):
+                reload_kernel_server()
+            elif systemd.is_active(ganesha.SERVER):
+                ganesha.configure_ganesha(settings.share)
 
 
 def open_share() -> None:
@@ -79,10 +91,11 @@ def _lock() -> Lock:
 
 
 def _settings() -> Settings:
-    found = re.search(r"^SHARE='(.*)'\nUSERS='([0-9 ]*)'$", files.read(SETTINGS) or "", re.MULTILINE)
+    pattern = r"^SHARE='(.*)'\nUSERS='([0-9 ]*)'(?:\nHEAD='(.*)')?$"
+    found = re.search(pattern, files.read(SETTINGS) or "", re.MULTILINE)
     if not found:
         raise Failure(f"{SETTINGS} does not name the share")
-    return Settings(found[1], frozenset(map(int, found[2].split())))
+    return Settings(found[1], frozenset(map(int, found[2].split())), found[3] or "")
 
 
 def _say(text: str) -> None:

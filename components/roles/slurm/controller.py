@@ -18,6 +18,7 @@ from components.node.log import note
 from components.node.run import attempt
 from components.node.systemd import is_active
 from components.node.waiting import sleep, wait_until
+from components.roles.nfs_exports.mount import is_ready
 from components.roles.slurm.folders import (
     BASE,
     CONF,
@@ -306,7 +307,7 @@ def _write(folder: str, texts: Mapping[str, str]) -> None:
 def _publish(texts: Mapping[str, str]) -> None:
     """Write the files to the share, for log-in nodes (login.py)."""
     share = (files.read(SHARE) or "").strip()
-    if share and files.is_closed(share):
+    if share and is_ready(share):
         files.make_folder(f"{share}/.tailrack")
         plugins = files.read(f"{CONF}/{PLUGINS}")
         _write(f"{share}/{PUBLISHED}", {**texts, **({PLUGINS: plugins} if plugins else {})})

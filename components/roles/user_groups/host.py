@@ -146,8 +146,16 @@ def machine(step: Step, values: GroupsValues) -> None:
         set_members(name, [], values.users_lines)
 
 
-def head(step: Step, values: GroupsValues) -> None:
+def head(step: Step, values: GroupsValues, nfs_exports_node: str) -> None:
     """Make the folders. Those of former groups stay, and only root can open them."""
+    if not nfs_exports_node:
+        storage(step, values)
+    left = [name for name in values.former() if files.is_folder(f"{values.folder}/{name}")]
+    step.result("left_groups", left[:MOST_ITEMS])
+
+
+def storage(step: Step, values: GroupsValues) -> None:
+    """Make the folders where the share is served: NFS does not pass on the ACLs."""
     if values.user_groups_lines:
         _require_roots(values.folder, step.host)
         files.make_folder(values.folder)
@@ -160,8 +168,6 @@ def head(step: Step, values: GroupsValues) -> None:
                 f"cannot set a default ACL on {path}: the share's file system needs POSIX ACLs",
                 f"on ZFS, run 'zfs set acltype=posix' for it on {step.host}; then run up again",
             )
-    left = [name for name in values.former() if files.is_folder(f"{values.folder}/{name}")]
-    step.result("left_groups", left[:MOST_ITEMS])
 
 
 def _require_roots(path: str, host: str) -> None:

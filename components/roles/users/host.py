@@ -61,7 +61,7 @@ def head(step: Step, values: UsersValues) -> None:
     from components.roles.nfs_exports.host import close_share
     from components.roles.nfs_exports.share import SETTINGS
 
-    _prepare_share(step, values)
+    prepare_share(step, values.nfs_exports_path)
     # Admit new users to the share before commands run as them: they may have had an account here that was kept out.
     if files.exists(SETTINGS):
         close_share(step, values.nfs_exports_path, values.users_lines)
@@ -103,9 +103,8 @@ def _require_closed(folder: str) -> None:
             )
 
 
-def _prepare_share(step: Step, values: UsersValues) -> None:
+def prepare_share(step: Step, path: str) -> None:
     """Make the folders above the homes. They belong to root, so no other account can replace a home."""
-    path = values.nfs_exports_path
     if files.exists(path) and files.owner_of(path) != "root":
         raise Failure(
             f"the share's folder {path} does not belong to root, so its owner could replace a user's home",

@@ -75,7 +75,7 @@ def check_share(
     if answered is None:
         yield finding(
             "error", SHARE, f"{share} does not answer within {ANSWER_SECONDS} s",
-            "check that the head node and its NFS server are up, and the path to it ('tailscale ping')",
+            "check that its server (the head node, or storage.node) is up, and the path to it ('tailscale ping')",
         )  # fmt: skip
     elif not answered or mounts().get(share, ("autofs", frozenset()))[0] == "autofs":
         yield finding("error", SHARE, f"{share} is not mounted", _REMOUNT.format(unit=unit))

@@ -11,7 +11,16 @@ from cli.run_events import command_of
 from components.measurement import plan
 from components.steps.label import StepLabel
 from tests.unit.configs import RawConfig
-from tests.unit.recorded import AUTHORITY, LEAVE_KEY, OWN_OUTPUTS, Build, Recorded, certificate_of, public_key
+from tests.unit.recorded import (
+    AUTHORITY,
+    LEAVE_KEY,
+    OWN_OUTPUTS,
+    Build,
+    Recorded,
+    certificate_of,
+    public_key,
+    tailnet_address,
+)
 
 # The label in front: the step's name, its machine, its words for people.
 LABEL = r": [a-z0-9-]+ [a-z0-9]+ '[A-Za-z0-9:, -]+'; "
@@ -244,6 +253,21 @@ def test_a_log_in_node_has_the_share_and_slurms_commands_and_runs_no_job(build: 
     jobs = [stack.header(name)["job_script"] for name in stack.validations]
     assert jobs
     assert not any("login1" in job for job in jobs)
+
+
+def test_the_head_node_and_all_others_mount_the_share_of_the_storage_node(build: Build, lab_config: RawConfig) -> None:
+    lab_config["sites"][1]["pools"].append({"name": "s", "login": True})
+    lab_config["storage"] = {"node": "s1"}
+    stack = build(lab_config)
+    assert [*stack.called("s1-storage")] == ["nfs_exports/storage", "user_groups/storage"]
+    head = stack.header("head-head")
+    assert (head["share_address"], head["share_name"]) == (tailnet_address("s1"), "ab" * 16)
+    assert stack.header("b1-node")["share_address"] == tailnet_address("s1")
+    steps = [resource.name for resource in stack.remote]
+    order = ["head-prepare", "s1-prepare", "s1-storage", "head-head", "s1-register", "a1-register", "a1-node"]
+    assert [step for step in steps if step in order] == order
+    phases = [*stack.called("head-head")]
+    assert phases.index("nfs_exports/head") < phases.index("names/head")
 
 
 def test_gpus_of_the_config_reach_gate_gres_features_and_partitions(build: Build, hosts_config: RawConfig) -> None:

@@ -42,6 +42,7 @@ def look(shell: Shell, *, take_over: bool = False, users: str = "ada 6001 6001")
         "munge_cluster": "lab",
         "nfs_exports_mount": "/nowhere/shared",
         "nfs_exports_path": "/nowhere/export",
+        "nfs_exports_node": "",
     }
     return shell.step(LOOK, values, name="s1-prepare")
 

@@ -32,6 +32,7 @@ HEADER: dict[str, Value] = {
     "munge_cluster": "lab", "users_lines": ["ada 6001 6001"], "user_groups_lines": [], "user_groups_members": [],
     "nfs_exports_mount": "/nowhere/shared",
     "nfs_exports_path": "/nowhere",
+    "nfs_exports_node": "",
     "tailnet_tag": "tag:cluster", "user_limits_enabled": True, "node_login": "", "backup_host": "", "backup_port": 22,
 }  # fmt: skip
 

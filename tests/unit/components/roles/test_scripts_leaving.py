@@ -199,7 +199,11 @@ class _Cut(BaseException):
 @pytest.mark.parametrize("cut", range(1, 20, 3))
 def test_the_down_of_a_head_node_ends_well_from_wherever_it_was_cut(shell: Shell, cut: int) -> None:
     script = compose(ROLES, HEAD, leaves=True)
-    values: dict[str, Any] = dict.fromkeys(script.reads, "") | {"nfs_exports_mount": "/shared", "node_adopt": False}
+    values: dict[str, Any] = dict.fromkeys(script.reads, "") | {
+        "nfs_exports_mount": "/shared",
+        "nfs_exports_path": "/export",
+        "node_adopt": False,
+    }
     values |= {"host_name": "head", "STEP_NAME": "head-head"}
     for name in ("systemd-escape", "systemd-run", "systemctl", "userdel", "getent", "pgrep", "exportfs"):
         shell.stub(name, {"systemd-escape": "echo shared", "pgrep": "exit 1"}.get(name, ""))

@@ -47,7 +47,7 @@ class Head:
             "node_job_submit_lua": 'member("b1", "rack", "", 0)', "node_adopt": False,
             "node_fabric": "tailnet", "node_networks": '{"interfaces": [], "rdma": []}',
             "nfs_exports_path": "/export/shared", "head_kernel_nfs": True, "slurm_job_limit_seconds": 300,
-            **NO_POOL, **values,
+            "nfs_exports_node": "", **NO_POOL, **values,
         }  # fmt: skip
         done = self.shell.step(script or compose(ROLES, REGISTER), header, action, name="b1-register")
         if action == "up":

@@ -14,7 +14,8 @@ import yaml
 
 from components.node import folders
 from components.node.step.step import Step
-from components.roles.nfs_exports import ganesha, kernel_server
+from components.roles.mounts.host import release as mounts_release
+from components.roles.nfs_exports import exports, ganesha, kernel_server
 from components.roles.nfs_exports.exports import export_line
 from components.roles.nfs_exports.host import forget, share_is_a_file_system
 from components.roles.nfs_exports.mount import NFS_BEFORE, ensure_mount_point
@@ -28,7 +29,7 @@ ENABLE = "systemctl --root=/ enable -q"
 PATH = "/export/shared"
 # What a table's columns are is said there.
 TABLES = yaml.safe_load((Path(__file__).parents[3] / "fixtures" / "storage.yaml").read_text(encoding="utf-8"))
-SHARE: dict[str, Value] = {"nfs_exports_path": PATH, "nfs_exports_mount": "/shared"}
+SHARE: dict[str, Value] = {"nfs_exports_path": PATH, "nfs_exports_mount": "/shared", "nfs_exports_node": ""}
 
 
 def configuration(shell: Shell) -> str:
@@ -63,7 +64,7 @@ def apply_exports(shell: Shell, kernel: bool) -> None:
 
 def apply_members(shell: Shell, kernel: bool) -> None:
     """Do with the server what a member's step does: here one that has left."""
-    shell.call(forget, Step("a1", "b9-register"), "b9", PATH, kernel)
+    shell.call(forget, Step("a1", "b9-register"), "b9", PATH, "", kernel)
 
 
 def export(shell: Shell, member: str, address: str) -> None:
@@ -106,7 +107,7 @@ def test_a_member_has_an_export_at_its_present_address_until_it_leaves(shell: Sh
         assert file.read_text() == f"{line}\n"
         served = "exportfs -ra" in shell.calls if kernel else f"Clients = {address};" in configuration(shell)
         assert served
-    shell.call(forget, Step("a1", "b1-register"), "b1", PATH, kernel)
+    shell.call(forget, Step("a1", "b1-register"), "b1", PATH, "", kernel)
     assert not file.exists()
     assert "CLIENT {" not in configuration(shell)
 
@@ -177,7 +178,7 @@ HEAD = "100.64.0.1"
 
 def mount(shell: Shell, restored: str = "") -> subprocess.CompletedProcess[str]:
     """Run a node's part."""
-    return run(shell, "node", {"head_address": HEAD, "nfs_exports_restored": restored})
+    return run(shell, "node", {"share_address": HEAD, "nfs_exports_restored": restored})
 
 
 @pytest.fixture
@@ -249,6 +250,64 @@ def test_the_step_remounts_a_restored_share_with_stale_handles(node: Shell, rest
     assert lazily == (["umount -l /shared"] if again else [])
 
 
+# A storage node serves the share instead of the head node.
+
+
+def test_a_storage_node_exports_to_the_members_in_the_list_and_to_the_head_nodes_root(shell: Shell) -> None:
+    export(shell, "gone", "100.64.0.9")
+    shell.write(
+        "export/shared/.tailrack/exports", "b1 100.64.0.7\nhead 100.64.0.8\n../x 100.64.0.5\nb2 *(rw)\nb3 0/0\n"
+    )
+    shell.call(exports.export_to_members, PATH, f"head {HEAD}")
+    files = {file.name: file.read_text() for file in shell.path("/etc/exports.d").iterdir()}
+    options = "(rw,sync,secure,{}root_squash,no_subtree_check)\n"
+    assert files == {
+        "tailrack-b1.exports": f"{PATH} 100.64.0.7/32{options.format('')}",
+        "tailrack-head.exports": f"{PATH} {HEAD}/32{options.format('no_')}",
+    }
+    assert re.findall(r"Clients = (\S+); Access_Type = RW; (Squash)?", configuration(shell)) == [
+        ("100.64.0.7", ""), (HEAD, "Squash"),
+    ]  # fmt: skip
+
+
+def with_server(shell: Shell, phase: str, **values: Value) -> subprocess.CompletedProcess[str]:
+    given = {"share_address": "100.64.0.3", "nfs_exports_restored": "", "share_name": "new", "users_lines": []}
+    return run(shell, phase, {"nfs_exports_node": "s1", "head_kernel_nfs": False, **given, **values})
+
+
+def test_the_head_node_refuses_another_server_of_the_share_and_another_share(shell: Shell) -> None:
+    shell.write("etc/tailrack/share", "SHARE='/export/shared'")
+    moved = "the share is on a1, and the config has it on s1, where its files are not", "write no tailrack:storage.node"
+    assert_fails(with_server(shell, "check_head"), *moved)
+    shell.write("var/lib/tailrack/share-server", f"s1 old {PATH}\n")
+    assert_ok(with_server(shell, "check_head"))
+    moved = "the share is on s1, and the config has it on a1, where its files are not", "tailrack:storage.node: s1"
+    assert_fails(with_server(shell, "check_head", nfs_exports_node=""), *moved)
+    assert_fails(with_server(shell, "head"), "/export/shared on s1 is not the cluster's share")
+    shell.write("export/shared/data", "")
+    assert_fails(with_server(shell, "check_head"), f"cannot be mounted at {PATH}, which is a folder with files (data)")
+
+
+def test_no_machine_joins_while_the_storage_node_is_lost_and_one_that_leaves_is_forgotten(shell: Shell) -> None:
+    shell.write("etc/systemd/system/export-shared.automount", "")
+    shell.stub("stat", "exit 1")
+    node: dict[str, Value] = {"node_name": "b1", "node_export": export_line(PATH, "100.64.0.7")}
+    assert_fails(with_server(shell, "register", **node), "the share of the storage node s1 does not answer")
+    export(shell, "b1", "100.64.0.7")
+    shell.call(forget, Step("a1", "b1-register"), "b1", PATH, "s1", False)
+    assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
+    assert not shell.path(PATH).exists()
+
+
+def test_a_storage_node_leaves_only_after_all_others(shell: Shell) -> None:
+    export(shell, "s1", "100.64.0.3")
+    shell.call(mounts_release, Step("a1", "s1-register"), "s1", "s1")
+    export(shell, "b1", "100.64.0.7")
+    shell.call(mounts_release, Step("a1", "b1-register"), "b1", "s1")
+    failed = shell.failure_of(mounts_release, Step("a1", "s1-register"), "s1", "s1")
+    assert "s1 has the share with the users' files, and 1 other machines need it" in failed
+
+
 # What is masked for the cluster, and given back.
 
 MASKED = (
@@ -318,6 +377,7 @@ def test_systemd_reads_masks_before_the_server_starts_its_dependencies(shell: Sh
     # The program that closes the share is no matter here.
     step = replace(step, calls={"up": tuple(call for call in step.calls["up"] if call[0] == "python")})
     values: dict[str, Value] = {**SHARE, "node_open_ports": [], "head_kernel_nfs": True, "users_lines": []}
+    values |= {"share_address": HEAD, "nfs_exports_restored": "", "share_name": ""}
     assert_ok(shell.step(step, values))
     told = [call for call in shell.calls if call in ("systemctl daemon-reload", "systemctl restart nfs-server")]
     assert told == ["systemctl daemon-reload", "systemctl restart nfs-server"]

@@ -124,7 +124,9 @@ def forget(shell: Shell) -> Run:
         }
         status = json.dumps({"Peer": peers})
         shell.stub("tailscale", f"case $1 in ip) echo 100.64.0.1 ;; *) echo '{status}' ;; esac")
-        request = kept_request("head", {"head_kernel_nfs": True, "nfs_exports_path": "/export/shared"})
+        request = kept_request(
+            "head", {"head_kernel_nfs": True, "nfs_exports_path": "/export/shared", "nfs_exports_node": ""}
+        )
         shell.write("/etc/tailrack/plans/expire.json", f"{shell.inside(expire_program(ROLES).file)}\n{request}\n")
         return shell.kept("expire")
 

@@ -46,6 +46,7 @@ def run(
         "user_groups_members": [f"vision {name}" for name in members.split()],
         "users_lines": users.split("; "),
         "nfs_exports_path": "/export",
+        "nfs_exports_node": "",
     }
     done = machine.step(script_of("user_groups", *phases), values)
     assert done.returncode == rc, done.stderr

@@ -79,7 +79,8 @@ def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order(
     script = composition.compose(ROLES, composition.REGISTER)
     assert script.undo
     assert [(role, part) for role, _, part in (call.split("/") for call in called(script.calls, "down"))] == [
-        ("slurm", "release"), ("ssh_trust", "release"), ("monitoring", "forget"), ("slurm", "forget"),
+        ("slurm", "release"), ("mounts", "release"), ("nfs_exports", "release"), ("ssh_trust", "release"),
+        ("monitoring", "forget"), ("slurm", "forget"),
         ("health", "forget"), ("nfs_exports", "forget"), ("costs", "forget"), ("ssh_trust", "forget"),
         ("names", "forget"),
     ]  # fmt: skip
