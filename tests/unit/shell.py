@@ -157,6 +157,11 @@ class Shell:
         path.write_text(_STUB.format(name=name, calls=self.root / "calls", body=body), encoding="utf-8")
         path.chmod(0o755)
 
+    def stubs(self, *names: str) -> None:
+        """Put commands on PATH that do nothing but note their calls."""
+        for name in names:
+            self.stub(name)
+
     def note(self, call: str) -> None:
         """Note a call of something that is no program."""
         with (self.root / "calls").open("a", encoding="utf-8") as file:
@@ -389,8 +394,7 @@ def stub_daemons(shell: Shell, *programs: str) -> Shell:
     """Let units be as stub_units has them and daemons answer, with stubs of programs; return the machine."""
     shell.path("/run/tailrack-private").mkdir(parents=True)
     stub_units(shell)
-    for name in ("ss", "journalctl", *programs):
-        shell.stub(name)
+    shell.stubs("ss", "journalctl", *programs)
     return shell
 
 
@@ -399,8 +403,7 @@ def machine(folder: Path, tools: Path) -> Shell:
     for name in ("stubs", "etc", "run/lock", "run/systemd/system"):
         (folder / name).mkdir(parents=True)
     made = Shell(folder, tools)
-    for name in ("chown", "systemctl"):
-        made.stub(name)
+    made.stubs("chown", "systemctl")
     made.stub("id", "echo 0")
     made.stub("runuser", 'shift 3; exec "$@"')  # -u NAME --
     # Every package is installed.

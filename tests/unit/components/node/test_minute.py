@@ -18,8 +18,7 @@ HOURLY = Task("clean", (PROGRAM,), seconds=3600)
 @pytest.fixture
 def machine(shell: Shell) -> Shell:
     """A machine with a program for tasks."""
-    for name in ("systemctl", "systemd-run"):
-        shell.stub(name)
+    shell.stubs("systemctl", "systemd-run")
     for path in (minute.PROGRAM, PROGRAM):
         shell.write(path, "")
     return shell

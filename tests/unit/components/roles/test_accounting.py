@@ -97,8 +97,7 @@ def controller(shell: Shell) -> Shell:
     shell.write("var/lib/tailrack/slurm/taken/slurm.conf", CONF)
     shell.write("run/tailrack-private/tailrack.lock", "")
     shell.write(CLUSTER_NAME, "lab|1234\n")
-    shell.stub("systemctl")
-    shell.stub("journalctl")
+    shell.stubs("systemctl", "journalctl")
     shell.stub("sacctmgr", "echo 'lab|100.64.0.1'")
     at_reconfigure(shell, f"[ ! -e {shell.root}/refuses ] || exit 1")
     return shell

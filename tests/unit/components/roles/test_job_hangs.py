@@ -519,8 +519,7 @@ def head(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """The head node while a job on b1 hangs."""
     shell.write(LIMITS, "10\n")
     shell.write(MAIL_PROGRAM, "")
-    shell.stub("scontrol")
-    shell.stub("runuser")
+    shell.stubs("scontrol", "runuser")
     play(monkeypatch, job(admin_comment="mine"))
     return shell
 

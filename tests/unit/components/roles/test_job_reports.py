@@ -118,8 +118,7 @@ def leave_event(
 ) -> subprocess.CompletedProcess[str]:
     """Run MailProg as slurmctld does."""
     shell.stub("id", f"echo {uid}")
-    shell.stub("logger")
-    shell.stub("sync")
+    shell.stubs("logger", "sync")
     text = template("job_reports", "report-job").replace("export PATH=", f"export PATH={shell.root / 'stubs'}:")
     path = shell.write("/usr/local/lib/tailrack/report-job", text.replace(SPOOL, str(shell.path(SPOOL))))
     environment = {"SLURM_JOB_ID": job, "SLURM_JOB_USER": user}

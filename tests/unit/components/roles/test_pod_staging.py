@@ -35,8 +35,7 @@ def head(shell: Shell) -> Shell:
     shell.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nada:x:6001:6001::/shared/home/ada:/bin/bash\n")
     shell.write("/var/lib/tailrack/pods/p1", "")
     shell.write("/var/lib/tailrack/node-name", "head\n")
-    shell.stub("ssh-keygen")
-    shell.stub("scancel")
+    shell.stubs("ssh-keygen", "scancel")
     shell.stub("runuser", 'shift 3; exec "$@"')
     shell.stub("du", r"printf '4096\t.'")
     shell.stub("prlimit", 'shift; exec "$@"')
@@ -175,8 +174,7 @@ def test_another_request_is_refused(head: Shell) -> None:
 
 
 def test_the_head_node_gets_the_programs_with_the_first_pod_and_loses_them_with_the_last(shell: Shell) -> None:
-    shell.stub("systemctl")
-    shell.stub("rsync")
+    shell.stubs("systemctl", "rsync")
     script = script_of("pod_staging", "pod_register")
     values: dict[str, Value] = {"node_name": "p1"}
     for name in ("p1", "p2", "p1"):

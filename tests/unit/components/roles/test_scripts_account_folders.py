@@ -47,8 +47,7 @@ def test_the_head_node_stops_at_an_unsafe_slurmctld_folder(machine: Shell, kind:
     trap(machine, kind, STATE)
     machine.path("/var/log").mkdir(exist_ok=True)
     before = outside(machine)
-    for name in ("slurmctld", "squeue", "scontrol"):
-        machine.stub(name)
+    machine.stubs("slurmctld", "squeue", "scontrol")
     done = head_step(machine, computes=False)
     assert done.returncode == 1
     assert outside(machine) == before
@@ -75,8 +74,7 @@ def test_the_clusters_name_is_read_as_slurms_account_and_a_fifo_holds_the_step_f
 def test_a_join_stops_at_an_unsafe_munge_key_file(machine: Shell, kind: str, name: str) -> None:
     trap(machine, kind, f"/etc/munge/{name}")
     before = outside(machine)
-    for stub in ("munge", "unmunge"):
-        machine.stub(stub)
+    machine.stubs("munge", "unmunge")
     with machine.here(), pytest.raises(Failure, match=f"^/etc/munge/{name} is not a regular file"):
         join(Step("a1", "a1-prepare"), JoinValues("lab", "1", KEY))
     assert outside(machine) == before
@@ -84,8 +82,7 @@ def test_a_join_stops_at_an_unsafe_munge_key_file(machine: Shell, kind: str, nam
 
 
 def test_munges_folder_is_roots_after_a_join_and_the_key_munges(machine: Shell) -> None:
-    for stub in ("munge", "unmunge"):
-        machine.stub(stub)
+    machine.stubs("munge", "unmunge")
     machine.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
     machine.call(join, Step("a1", "a1-prepare"), JoinValues("lab", "1", KEY))
     assert machine.path("/etc/munge").stat().st_mode & 0o777 == 0o711
@@ -100,8 +97,7 @@ def test_a_node_does_not_change_to_a_key_that_is_no_plain_file(machine: Shell, k
     if name.endswith("next"):
         machine.write(MUNGE_KEY, "old\n")
     before = outside(machine)
-    for stub in ("munge", "pkill", "systemd-run"):
-        machine.stub(stub)
+    machine.stubs("munge", "pkill", "systemd-run")
     digest = hashlib.sha256(f"{KEY}\n".encode()).hexdigest()
     assert_fails(machine.command("munge-switch", digest), "is not a regular file")
     assert outside(machine) == before
@@ -129,8 +125,7 @@ def test_a_link_in_the_place_of_the_accountings_database_is_named_or_replaced(ma
 def test_root_never_connects_to_the_accounting_database(machine: Shell) -> None:
     machine.write("/var/lib/tailrack/dumps/accounting.sql", "books\n")
     machine.write("/var/lib/slurm/accounting/slurm_acct_db/x", "")
-    for name in ("mariadb", "mariadb-dump"):
-        machine.stub(name)
+    machine.stubs("mariadb", "mariadb-dump")
     dump = template("accounting", "dump").replace("as_user slurm 800 1000000000000", "runuser -u slurm --")
     machine.write("/dump", machine.inside(dump)).chmod(0o755)
     assert machine.program("/dump", str(machine.root)).returncode == 0

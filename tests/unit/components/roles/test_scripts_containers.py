@@ -74,8 +74,7 @@ def values(**more: Value) -> HeadValues:
 @pytest.fixture
 def machine(shell: Shell) -> Shell:
     """A machine with stubs for what would need root; every file there is root's."""
-    for name in ("dpkg", "apt-get", "apt-cache", "chown", "modprobe", "sleep"):
-        shell.stub(name)
+    shell.stubs("dpkg", "apt-get", "apt-cache", "chown", "modprobe", "sleep")
     cases = '*Upstream*) printf 24.11.5 ;; *) shift 2; for one; do echo "$one installed 1"; done ;;'
     shell.stub("dpkg-query", f'case "$*" in {cases} esac')
     shell.write("etc/os-release", "ID=debian\nVERSION_ID=13\n")

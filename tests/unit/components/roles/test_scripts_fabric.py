@@ -60,8 +60,7 @@ def join(shell: Shell, setting: str, *phases: str) -> subprocess.CompletedProces
 
 
 def test_a_machine_answers_the_head_node_alone_on_the_tailnets_address(shell: Shell) -> None:
-    for name in ("python3", "ip"):
-        shell.stub(name)
+    shell.stubs("python3", "ip")
     done = assert_ok(join(shell, "tailnet", *JOIN_OF_NODE))
     assert json.loads(done.stdout)["fabric"] == {"interfaces": [], "rdma": []}
     socket = shell.path("/etc/systemd/system/tailrack-fabric.socket").read_text().splitlines()

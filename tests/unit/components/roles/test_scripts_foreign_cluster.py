@@ -130,8 +130,7 @@ def munge(machine: Shell) -> Shell:
     """A machine that has munge's package."""
     machine.stub("id", "echo 108")
     machine.stub("dpkg-query", "echo munge installed")
-    machine.stub("munge")
-    machine.stub("unmunge")
+    machine.stubs("munge", "unmunge")
     return machine
 
 
@@ -179,8 +178,7 @@ def test_the_key_is_there_before_the_package_that_would_make_one(machine: Shell)
     machine.stub("dpkg-query", f'[ -e "{machine.root}/done" ] && echo munge installed')
     machine.stub("dpkg")
     machine.stub("apt-get", f'case "$*" in *install*) cp "{key}" "{machine.root}/done" ;; esac')
-    machine.stub("munge")
-    machine.stub("unmunge")
+    machine.stubs("munge", "unmunge")
     join(machine)
     assert (machine.root / "done").read_text() == f"{KEY}\n"
     assert not machine.path("/var/lib/tailrack/backup").exists()

@@ -190,8 +190,7 @@ def test_a_folder_that_root_created_before_a_power_cut_becomes_the_users(shell: 
     shell.write("/etc/tailrack/containers", f"LOCAL={shell.path('/local')}\n")
     folder = shell.path("/local/imported/user-6002-bob")
     folder.mkdir(parents=True)
-    for name in ("flock", "chown"):
-        shell.stub(name)
+    shell.stubs("flock", "chown")
     job = {"PATH": f"{shell.root}/stubs:{os.environ['PATH']}", "SLURM_JOB_UID": "6002", "SLURM_JOB_USER": "bob"}
     assert script(shell, "prolog", "40-enroot", **job).returncode == 0
     assert shell.calls == ["flock -w 15 9", f"chown -h 6002:6001 {folder}"]

@@ -34,8 +34,7 @@ def machine(shell: Shell) -> Shell:
     shell.write("/etc/systemd/system/tailrack-slurmd-watchdog.service", "[Service]\n")
     shell.write("known", "")
     shell.write("jobs", "12\n")
-    shell.stub("systemctl")
-    shell.stub("chown")
+    shell.stubs("systemctl", "chown")
     shell.stub("slurmctld", "echo slurm-wlm 24.11.5")
     shell.stub(
         "squeue",

@@ -27,8 +27,7 @@ def values(
 def host(shell: Shell) -> Shell:
     shell.path("/run/tailrack-private").mkdir(parents=True)
     shell.write("/etc/passwd", "")
-    for name in ("systemctl", "useradd", "userdel"):
-        shell.stub(name)
+    shell.stubs("systemctl", "useradd", "userdel")
     return shell
 
 

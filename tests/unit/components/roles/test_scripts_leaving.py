@@ -241,8 +241,7 @@ def test_programs_that_end_by_themselves_just_then_hold_nothing_up(shell: Shell)
     """They are there when they are looked for, and not when they are to be ended."""
     shell.stub("pgrep")
     shell.stub("pkill", "exit 1")
-    shell.stub("id")
-    shell.stub("userdel")
+    shell.stubs("id", "userdel")
     scope = "tailrack_slurmstepd.scope"
     shell.write("/etc/systemd/system/slurmd.service.d/tailrack.conf", "")
     shell.write(f"/etc/systemd/system/{scope}.d/tailrack.conf", "")

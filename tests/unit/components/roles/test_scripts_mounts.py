@@ -36,8 +36,7 @@ def wanted(name: str, **changes: Any) -> Wanted:
 @pytest.fixture
 def node(shell: Shell) -> Shell:
     """A node of site one with an NFS client, whose servers answer, and which Slurm does not have yet."""
-    for command in ("mount.nfs4", "umount", "getent", "mktemp", "rm", "find"):
-        shell.stub(command)
+    shell.stubs("mount.nfs4", "umount", "getent", "mktemp", "rm", "find")
     shell.stub("stat", f"echo {STAT}")
     shell.stub("scontrol", "exit 1")
     shell.stub("runuser", 'while [ "$1" != -- ]; do shift; done; shift; "$@"')

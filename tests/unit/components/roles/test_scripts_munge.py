@@ -48,8 +48,7 @@ def head(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     # Hands the request to the stub above, as sshd of the member would.
     shell.stub("ssh", SSH)
     monkeypatch.setattr(ask, "asking_key", lambda *_: contextlib.nullcontext("key"))
-    for name in ("squeue", "scontrol", "systemd-run", "pkill"):
-        shell.stub(name)
+    shell.stubs("squeue", "scontrol", "systemd-run", "pkill")
     shell.hurry()
     monkeypatch.setattr(host, "_PATIENCE", 15)
     return shell
@@ -187,8 +186,7 @@ def test_members_have_the_key_before_jobs_are_held_and_jobs_start_again_after(he
 def node(shell: Shell) -> Shell:
     """A node with the old key that runs the answer to munge-switch."""
     shell.write(KEY, f"{OLD}\n")
-    for name in ("pkill", "systemd-run", "chown"):
-        shell.stub(name)
+    shell.stubs("pkill", "systemd-run", "chown")
     shell.stub("munge", "echo credential")
     return shell
 
@@ -305,8 +303,7 @@ def test_partitions_that_a_killed_change_has_held_are_released_by_the_next(head:
 
 def test_the_key_of_another_state_is_refused_unless_the_config_asks_for_a_new_generation(head: Shell) -> None:
     head.write("/var/lib/tailrack/slurm/base/slurm.conf", "")
-    for name in ("systemctl", "munge", "unmunge"):
-        head.stub(name)
+    head.stubs("systemctl", "munge", "unmunge")
     head.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
     head.write("/var/lib/tailrack/munge.digests", f"{digest_of(f'{OLD}{chr(10)}')} lab\n")
     step = Step("head", "head-prepare")

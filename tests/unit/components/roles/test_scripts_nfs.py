@@ -115,8 +115,7 @@ def test_a_member_has_an_export_at_its_present_address_until_it_leaves(shell: Sh
 @pytest.mark.parametrize("apply", [apply_exports, apply_members], ids=["the head node's", "a member's"])
 @pytest.mark.parametrize(("kernel", "unit"), [(False, "nfs-ganesha"), (True, "nfs-server")])
 def test_a_stopped_server_is_started(shell: Shell, apply: Apply, kernel: bool, unit: str) -> None:
-    for command in ("exportfs", "ss"):
-        shell.stub(command)
+    shell.stubs("exportfs", "ss")
     shell.stub("systemctl", 'case "$*" in *is-active*) exit 3 ;; esac')
     apply(shell, kernel)
     assert f"systemctl restart {unit}" in shell.calls
@@ -131,8 +130,7 @@ def test_a_server_that_is_killed_is_started_again(shell: Shell) -> None:
 
 
 def test_exportfs_updates_the_kernel_server_which_serves_only_version_4(shell: Shell) -> None:
-    shell.stub("exportfs")
-    shell.stub("ss")
+    shell.stubs("exportfs", "ss")
     apply_exports(shell, kernel=True)
     assert shell.calls[-1] == "exportfs -ra"
     text = shell.path("/etc/nfs.conf.d/tailrack.conf").read_text()
@@ -184,8 +182,7 @@ def mount(shell: Shell, restored: str = "") -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def node(shell: Shell) -> Shell:
     """A node with NFS's tools, where nothing is mounted yet."""
-    for command in ("mount.nfs4", "mount", "umount"):
-        shell.stub(command)
+    shell.stubs("mount.nfs4", "mount", "umount")
     return shell
 
 
@@ -369,8 +366,7 @@ def test_systemd_reads_masks_before_the_server_starts_its_dependencies(shell: Sh
     shell.stub(
         "systemctl", f'[ "$*" != "show -P LoadState {" ".join(MASKED)}" ] || echo "{states}"; [ $1 != is-active ]'
     )
-    for command in ("exportfs", "ss"):
-        shell.stub(command)
+    shell.stubs("exportfs", "ss")
     shell.path(PATH).mkdir(parents=True)
     shell.write("usr/local/sbin/tailrack-share", "#!/bin/sh\n").chmod(0o755)
     step = compose([role for role in ROLES if role.name == "nfs_exports"], HEAD_PHASES)

@@ -185,8 +185,7 @@ def test_leaving_restores_pam_and_keeps_later_edits(node: Shell) -> None:
     step(node)
     more = "session optional pam_other.so\n"
     node.path(SSHD).write_text(stack(node) + more)
-    for name in ("systemd-escape", "systemd-run"):
-        node.stub(name)
+    node.stubs("systemd-escape", "systemd-run")
     request = kept_request("a1", {"nfs_exports_mount": "/shared", "node_adopt": False})
     node.write("/etc/tailrack/plans/leave.json", f"{node.inside(leave_program(ROLES).file)}\n{request}\n")
     assert node.kept("leave").stdout == "left\n"

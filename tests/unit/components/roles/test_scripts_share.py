@@ -36,8 +36,7 @@ def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     # dana is of a directory that is not listed.
     uids = {"dana": 7001, "ada": 6001, "boss": 1500}
     monkeypatch.setattr(share, "user_named", lambda name: SimpleNamespace(pw_uid=uids[name]) if name in uids else None)
-    shell.stub("mount")
-    shell.stub("umount")
+    shell.stubs("mount", "umount")
     mounted(shell, ROOT)
     return shell
 

@@ -252,8 +252,7 @@ def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(she
 def test_at_boot_device_files_are_made_but_in_a_container(shell: Shell) -> None:
     assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "node_gpu_count": 8}).returncode == 0
     shell.write("sys/class/infiniband/mlx5_0/ports/1/state", "")
-    for name in ("nvidia-smi", "nvidia-modprobe", "modprobe", "mount"):
-        shell.stub(name)
+    shell.stubs("nvidia-smi", "nvidia-modprobe", "modprobe", "mount")
     made = ["nvidia-smi -L", "nvidia-modprobe -u -c 0", "modprobe -q nvidia_peermem"]
     for container, persistenced, ran in (
         (False, False, ["nvidia-smi -pm 1", *made]),
@@ -303,8 +302,7 @@ def test_device_files_of_gpus_and_more_shared_memory_are_made_at_boot_before_slu
     # No driver must not keep slurmd from starting: its own message says which file is missing.
     assert all(line.startswith("ExecStart=-") for line in unit.splitlines() if line.startswith("ExecStart"))
     assert "systemctl start tailrack-gpu.service" in shell.calls
-    shell.stub("systemd-detect-virt")
-    shell.stub("mount")
+    shell.stubs("systemd-detect-virt", "mount")
     for size, enlarged in ((1048576, False), (65536, True)):
         shell.stub("df", f"echo 1K-blocks; echo {size}")
         assert shell.program("/usr/local/sbin/tailrack-gpu").returncode == 0

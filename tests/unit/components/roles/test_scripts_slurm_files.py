@@ -17,9 +17,7 @@ def controller(shell: Shell) -> Shell:
     shell.write("/var/lib/tailrack/slurm/taken/slurm.conf", OLD)
     shell.write("/etc/slurm/slurm.conf", OLD)
     shell.write("/new/slurm.conf", NEW)
-    shell.stub("systemctl")
-    shell.stub("journalctl")
-    shell.stub("chown")
+    shell.stubs("systemctl", "journalctl", "chown")
     shell.hurry()
     return shell
 

@@ -56,8 +56,7 @@ def machine(shell: Shell) -> Shell:
         f'case "$*" in *source:Package*) cat "{shell.root}/installed" ;; *"f=\\${{db:"*) exit 1 ;; '
         f"*) echo procps installed; awk '{{print $3, $2}}' \"{shell.root}/installed\" ;; esac",
     )
-    for name in ("apt-cache", "apt-mark", "sync", "useradd", "userdel", "pkill", "getent"):
-        shell.stub(name)
+    shell.stubs("apt-cache", "apt-mark", "sync", "useradd", "userdel", "pkill", "getent")
     for folder in ("var/lib/tailrack", "usr/sbin"):
         shell.path(folder).mkdir(parents=True)
     shell.stub("systemctl", "exit 3")  # nothing runs

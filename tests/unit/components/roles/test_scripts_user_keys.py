@@ -140,8 +140,7 @@ def test_an_sshd_without_the_include_is_named_with_the_line_to_write(node: Shell
 def values(node: Shell) -> dict[str, Value]:
     """ada has a key and an identity, bob has a key. The machine is amd64 and has the program's folder."""
     node.stub("dpkg", "echo amd64")
-    node.stub("useradd")
-    node.stub("userdel")
+    node.stubs("useradd", "userdel")
     node.path(PROGRAM).parent.mkdir(parents=True)
     source = node.write("/mirror/opkssh-linux-amd64", OPKSSH.decode())
     return {

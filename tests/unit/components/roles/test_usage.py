@@ -160,8 +160,7 @@ def play(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     monkeypatch.setattr(record, "ask_nodes", lambda names: {name: {"7": BUSY, "8": IDLE} for name in names})
     monkeypatch.setattr(record, "read_book", dict)
     monkeypatch.setattr("time.time", lambda: NOW)
-    shell.stub("scontrol")
-    shell.stub("sacctmgr")
+    shell.stubs("scontrol", "sacctmgr")
     return shell
 
 
@@ -352,8 +351,7 @@ LIMITS = Limits(30, 60, frozenset({"interactive"}))
 def applied(shell: Shell, held: Summary, limits: Limits = LIMITS, given: Job | None = None) -> list[str]:
     """Apply limits to one job; what was run."""
     before = len(shell.calls)
-    shell.stub("scontrol")
-    shell.stub("scancel")
+    shell.stubs("scontrol", "scancel")
     shell.call(apply_limits, limits, [(given or job(), held)], [given or job()])
     return shell.calls[before:]
 
