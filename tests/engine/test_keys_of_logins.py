@@ -65,9 +65,7 @@ def test_without_an_agent_it_fails(
     assert "ssh-add -l" in failure.message
 
 
-def test_a_passphrase_opens_the_key_and_stays_hidden(
-    deploy: Deploy, stack: Stack, key_file: Path, tmp_path: Path
-) -> None:
+def test_a_passphrase_opens_the_key_unseen(deploy: Deploy, stack: Stack, key_file: Path, tmp_path: Path) -> None:
     lock = ["ssh-keygen", "-q", "-p", "-a", "1", "-P", "", "-N", PASSPHRASE, "-f", str(key_file)]
     subprocess.run(lock, check=True)
     connection = f"private_key=open({str(key_file)!r}).read(), private_key_password={PASSPHRASE!r}"

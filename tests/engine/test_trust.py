@@ -77,9 +77,7 @@ def test_a_machine_that_does_not_answer_is_named_and_the_others_are_kept(host: S
     assert kept(tmp_path, 1) is None
 
 
-def test_a_bastion_may_use_an_agent_or_passphrase(
-    host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bastions_use_an_agent_or_passphrase(host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = tmp_path / "key"
     key.touch(mode=0o600)
     key.write_text(host.private_key)

@@ -137,9 +137,7 @@ def test_another_account_of_a_member_cannot_read_from_the_server(cluster: Cluste
     assert cluster.attempt("head", "runuser -u ada -- cat /var/lib/tailrack/data/settings.json").returncode != 0
 
 
-def test_a_damaged_and_a_missing_file_on_a_node_are_repaired_from_its_neighbour(
-    cluster: ClusterUnderTest, store: Store
-) -> None:
+def test_damaged_and_missing_files_are_repaired_from_a_neighbour(cluster: ClusterUnderTest, store: Store) -> None:
     before = store.sent()
     good = cluster.run("b1", "cd /data/corpus/ && sha256sum large/0.bin small/000.txt")
     damage = "f=/data/corpus/large/0.bin; t=$(stat -c %y $f); printf x | dd of=$f conv=notrunc bs=1 seek=9 2>&1; "
@@ -286,9 +284,7 @@ def test_a_full_disk_is_named_with_the_next_command(cluster: ClusterUnderTest) -
     assert "df -h /data" in cluster.attempt("head", "tailrack data more").stdout
 
 
-def test_nodes_that_join_later_copy_from_their_neighbours_and_up_waits_for_them(
-    cluster: ClusterUnderTest, store: Store
-) -> None:
+def test_nodes_that_join_later_copy_from_neighbours_while_up_waits(cluster: ClusterUnderTest, store: Store) -> None:
     before = store.sent("/lab/corpus/")
     cluster.config["tailrack:staging"] = {"reserve_gb": 1}
     del cluster.config["tailrack:datasets"][1]

@@ -168,9 +168,7 @@ def test_a_pod_with_a_full_volume_gets_no_jobs_until_it_has_room(cluster: Cluste
     wait_until_idle(cluster, "p2")
 
 
-def test_a_job_without_room_for_its_folder_on_the_pod_ends_with_a_message(
-    cluster: ClusterUnderTest, full: None
-) -> None:
+def test_a_job_without_room_for_its_folder_on_a_pod_ends_with_a_message(cluster: ClusterUnderTest, full: None) -> None:
     # Some room: the health check finds no error.
     cluster.run("p2", "truncate -s -25M /workspace/full")
     wait_until_idle(cluster, "p2", 150)

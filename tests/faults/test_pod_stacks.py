@@ -170,9 +170,7 @@ def test_slurm_ends_a_job_on_a_pod_that_is_over_its_memory(cluster: ClusterUnder
     assert "memory limit" in job.stderr
 
 
-def test_a_user_gets_a_login_to_a_pod_only_with_a_key_that_a_job_wrote_there(
-    cluster: ClusterUnderTest, tmp_path: Path
-) -> None:
+def test_a_user_logs_in_to_a_pod_only_with_a_key_that_a_job_wrote(cluster: ClusterUnderTest, tmp_path: Path) -> None:
     key, host = tmp_path / "key", pod_of(cluster)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     text = key.with_suffix(".pub").read_text(encoding="utf-8").strip()
@@ -220,9 +218,7 @@ def test_a_pod_that_lost_its_workspace_is_set_up_as_a_new_machine(cluster: Clust
     assert job_on(cluster, "") == "p1"
 
 
-def test_a_pool_of_pods_joins_and_runs_jobs_and_measures_nothing(
-    cluster: ClusterUnderTest, pool: PoolUnderTest
-) -> None:
+def test_a_pool_of_pods_joins_and_runs_jobs_without_measuring(cluster: ClusterUnderTest, pool: PoolUnderTest) -> None:
     assert pool.deployment().outputs()["validation"] == {}
     eventually(lambda: takes_jobs(cluster, "q1"), 60, "q1 takes jobs")
     assert job_on(cluster, "-p more") == "q1"
@@ -239,9 +235,7 @@ def old_key_on(cluster: ClusterUnderTest, pod: str, key: str) -> list[str]:
     return cluster.run(pod, search, 120).splitlines()
 
 
-def test_a_new_munge_key_is_on_every_pod_and_the_old_one_is_nowhere(
-    cluster: ClusterUnderTest, pool: PoolUnderTest
-) -> None:
+def test_a_new_munge_key_replaces_the_old_one_on_every_pod(cluster: ClusterUnderTest, pool: PoolUnderTest) -> None:
     old = cluster.run("head", f"cat {KEY}").strip()
     for pod in ("p1", "q1"):
         assert sorted(old_key_on(cluster, pod, old)) == sorted([KEY, SAVED_KEY])

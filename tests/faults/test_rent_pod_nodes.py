@@ -62,9 +62,7 @@ def pool(cluster: ClusterUnderTest, cloud: PlayedCloud, tmp_path: Path, found: F
     assert cloud.account.bill() == [], "the bill is not zero"
 
 
-def test_a_rented_pod_runs_jobs_again_after_it_was_replaced_and_is_returned(
-    pool: PoolUnderTest, cloud: PlayedCloud
-) -> None:
+def test_a_rented_pod_runs_jobs_after_a_replacement_and_is_returned(pool: PoolUnderTest, cloud: PlayedCloud) -> None:
     pool.up_ok()
     run_job = "srun -p pods -D /tmp sh -c 'echo $SLURMD_NODENAME'"
     assert pool.cluster.run_as("ada", "head", run_job).strip() == "p1"

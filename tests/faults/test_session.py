@@ -144,9 +144,7 @@ def test_ctrl_c_while_the_session_waits_cancels_it(cluster: ClusterUnderTest) ->
     cluster.run("head", "scontrol update nodename=a1 state=resume")
 
 
-def test_a_session_with_jupyter_is_reached_as_printed_and_ends_with_its_job(
-    cluster: ClusterUnderTest, config: Path
-) -> None:
+def test_a_jupyter_session_is_reached_as_printed_and_ends_with_its_job(cluster: ClusterUnderTest, config: Path) -> None:
     # Without cgroups, a node lets users in until `up` or this step requires a job.
     values: dict[str, Value] = {
         "pam_slurm_adopt_wanted": True, "node_confined": True, "node_login": "", "slurm_release": "",

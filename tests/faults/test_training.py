@@ -145,9 +145,7 @@ def test_torchrun_names_the_missing_part_of_debians_pytorch(cluster: ClusterUnde
         ),
     ],
 )
-def test_an_unusable_training_is_reported_with_a_remedy(
-    cluster: ClusterUnderTest, before: str, words: str, said: str
-) -> None:
+def test_an_unusable_training_gets_a_remedy(cluster: ClusterUnderTest, before: str, words: str, said: str) -> None:
     cluster.run("a1", "mountpoint -q /mnt/small || mount -m -t tmpfs -o size=4m,mode=1777 tmpfs /mnt/small")
     cluster.run_as("ada", "a1", f"cd training && {before}")
     told = cluster.ended("training", f"-N1 -w a1 train_srun.sh {words}")

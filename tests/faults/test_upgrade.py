@@ -32,9 +32,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_stack_of_the_last_release_goes_to_this_one_and_its_job_goes_on(
-    release: Path, make_cluster: MakeCluster
-) -> None:
+def test_a_stack_of_the_last_release_is_upgraded_while_its_job_runs(release: Path, make_cluster: MakeCluster) -> None:
     lab = make_cluster("v1")
     hosts = [own_machine(lab.lab, name, bare=True) for name in ("head", "n1")]
     lab.use_machines({"name": "rack", "fabric": "tailnet", "hosts": hosts})

@@ -71,9 +71,7 @@ def trained(cluster: GpuCluster, python: str, nodes: list[str], **validation: st
     return found
 
 
-def test_the_training_benchmark_scales_over_nvlink_and_is_unjudged_without_a_floor(
-    cluster: GpuCluster, python: str
-) -> None:
+def test_the_training_benchmark_scales_over_nvlink_unjudged_without_a_floor(cluster: GpuCluster, python: str) -> None:
     one, all_gpus, over_nodes = (trained(cluster, python, nodes) for nodes in (["a"], ["c"], ["a", "b"]))
     assert (one["ranks"], all_gpus["ranks"], over_nodes["ranks"]) == (1, len(cluster.machines["c"].gpus), 2)
     for name, found in (("one GPU", one), ("all of a node", all_gpus), (f"two nodes over {FABRIC}", over_nodes)):
@@ -130,9 +128,7 @@ def test_fsdp_of_the_benchmarks_model_is_as_fast_on_all_gpus_as_it_says(cluster:
     [("ddp", "--parallel ddp"), ("fsdp", "--parallel fsdp"), ("mixed", "--parallel fsdp --precision bf16")],
 )
 @pytest.mark.parametrize("script", ["train_srun.sh", "train_torchrun.sh"])
-def test_a_model_learns_on_all_gpus_of_a_node(
-    cluster: GpuCluster, python: str, script: str, run: str, options: str
-) -> None:
+def test_a_model_learns_on_all_gpus(cluster: GpuCluster, python: str, script: str, run: str, options: str) -> None:
     # torchrun starts the ranks of its node itself.
     words = cluster.all_gpus
     if "torchrun" in script:

@@ -140,9 +140,7 @@ def test_a_node_that_joins_touches_itself_and_its_place_on_the_head_and_jobs_go_
     assert cluster.run_as("ada", "b2", "ssh -o BatchMode=yes a1 'pwd; hostname'") == "/shared/home/ada\na1\n"
 
 
-def test_a_new_node_is_measured_with_idle_peers_and_does_not_wait(
-    cluster: ClusterUnderTest, long_job: dict[str, str]
-) -> None:
+def test_a_new_node_is_measured_with_idle_peers_at_once(cluster: ClusterUnderTest, long_job: dict[str, str]) -> None:
     found = validation(cluster)
     assert (found["cloud-b"]["verdict"], sorted(found["cloud-b"]["nodes"])) == ("UNJUDGED", ["b1", "b2"])
     across = found["cross-site"]
@@ -289,9 +287,7 @@ def test_a_new_munge_key_reaches_every_node_in_one_up(cluster: ClusterUnderTest,
     assert goes_on(cluster, long_job)
 
 
-def test_a_node_that_leaves_is_forgotten_and_its_jobs_are_not(
-    cluster: ClusterUnderTest, long_job: dict[str, str]
-) -> None:
+def test_a_node_that_leaves_is_forgotten_but_not_its_jobs(cluster: ClusterUnderTest, long_job: dict[str, str]) -> None:
     blocker = cluster.submit("-w b1 --exclusive --wrap 'sleep 900'")
     leaving = cluster.submit("-p cloud-b --wrap 'sleep 900'")
     eventually(lambda: cluster.job(leaving)["JobState"] == "RUNNING", 60, "the job on b2 runs")

@@ -127,9 +127,7 @@ def test_a_machine_that_never_comes_is_given_up_and_the_next_job_takes_another(
 
 
 @pytest.mark.proof
-def test_a_controller_that_is_killed_ten_times_leaves_nothing_rented(
-    cluster: ClusterUnderTest, pool: ElasticPool
-) -> None:
+def test_a_controller_killed_ten_times_leaves_nothing_rented(cluster: ClusterUnderTest, pool: ElasticPool) -> None:
     chance = dice("elastic")
     for turn in range(10):
         job = submit(cluster, "hostname", "-o", f"/shared/home/ada/turn-{turn}")

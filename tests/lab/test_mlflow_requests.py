@@ -86,9 +86,7 @@ NOT_SERVED = [
 
 @pytest.mark.parametrize("user", [None, "ada", "admin"])
 @pytest.mark.parametrize(("method", "target"), NOT_SERVED)
-def test_users_of_the_head_node_reach_only_listed_requests(
-    server: Server, method: str, target: str, user: str | None
-) -> None:
+def test_head_node_users_reach_only_listed_requests(server: Server, method: str, target: str, user: str | None) -> None:
     answer = server.ask(method, target, {} if method in {"POST", "PUT", "PATCH"} else None, user=user)
     # 400: no request that the server can read.
     assert answer.status in {400, 404}, answer

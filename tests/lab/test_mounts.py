@@ -154,9 +154,7 @@ def test_a_required_mount_that_fails_stops_its_own_node_alone(cluster: ClusterUn
     ("options", "problem"),
     [("ro", "/mnt/spare is read-only"), ("rw,nr_inodes=2", "/mnt/spare has no room for more files")],
 )
-def test_a_file_system_that_takes_no_files_loses_its_feature(
-    cluster: ClusterUnderTest, options: str, problem: str
-) -> None:
+def test_a_mount_that_takes_no_files_loses_its_feature(cluster: ClusterUnderTest, options: str, problem: str) -> None:
     cluster.run("b1", f"touch /mnt/spare/kept; mount -o remount,{options} /mnt/spare")
     assert "mount-mnt-spare" not in check(cluster)
     assert f"warning mount: {problem}" in findings(cluster, "b1")

@@ -275,9 +275,7 @@ def outside(cluster: ClusterUnderTest) -> str:
 
 @pytest.mark.usefixtures("listener")
 @pytest.mark.parametrize("node", ["head", "a1"])
-def test_from_another_network_ssh_and_wireguard_alone_can_be_reached(
-    cluster: ClusterUnderTest, outside: str, node: str
-) -> None:
+def test_other_networks_reach_only_ssh_and_wireguard(cluster: ClusterUnderTest, outside: str, node: str) -> None:
     # What somebody else's daemon listens on is not ours to close; it shows that the scan sees what is open.
     somebodys = {9999} if node == "head" else set()
     listening = {int(port) for port in re.findall(r":(\d+)\s", cluster.run(node, "ss -Hltnu | awk '{print $5, $1}'"))}

@@ -127,9 +127,7 @@ def test_a_user_reaches_a_node_through_the_head_node_while_a_job_runs_there(
     cluster.config["tailrack:slurm"]["ssh_needs_job"] = False
 
 
-def test_keys_in_the_home_and_settings_of_the_machine_still_count(
-    cluster: ClusterUnderTest, adas: Path, keys: Path
-) -> None:
+def test_keys_in_the_home_and_machine_settings_still_count(cluster: ClusterUnderTest, adas: Path, keys: Path) -> None:
     cluster.run_as("ada", "head", f"echo {shlex.quote(public(keys, 'own'))} >>.ssh/authorized_keys")
     assert ssh(with_key(adas, keys, "own"), "head").stdout == "head\n"
     asked = "sshd -T -C user={},host=x,addr=192.0.2.1 | grep -i authorizedkeysfile"
@@ -140,9 +138,7 @@ def test_keys_in_the_home_and_settings_of_the_machine_still_count(
     assert cluster.attempt("head", as_user("bob", f"cat {FOLDER}/ada")).returncode != 0
 
 
-def test_a_removed_key_and_a_removed_user_are_refused_after_up(
-    cluster: ClusterUnderTest, adas: Path, keys: Path
-) -> None:
+def test_removed_keys_and_users_are_refused_after_up(cluster: ClusterUnderTest, adas: Path, keys: Path) -> None:
     assert ssh(with_key(adas, keys, "bob", "bob"), "head").stdout == "head\n"
     cluster.config["tailrack:users"] = [{"name": "ada", "uid": 6001, "keys": [public(keys, "desk")]}]
     text = cluster.preview()
@@ -186,9 +182,7 @@ def test_without_keys_in_the_config_nothing_of_them_is_left(cluster: ClusterUnde
         assert done.stdout == f"{machine}\n", done.stderr
 
 
-def test_a_log_in_node_opens_to_users_submits_jobs_and_runs_none(
-    cluster: ClusterUnderTest, adas: Path, keys: Path
-) -> None:
+def test_users_submit_jobs_at_a_log_in_node_that_runs_none(cluster: ClusterUnderTest, adas: Path, keys: Path) -> None:
     pools = cluster.config["tailrack:sites"][0]["pools"]
     pools.append({"name": "login", "login": True})
     cluster.config["tailrack:users"][0]["keys"] = [public(keys, "laptop")]

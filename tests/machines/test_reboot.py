@@ -68,9 +68,7 @@ def test_a_head_node_that_reboots_is_found_again_and_its_job_goes_on(cluster: Ma
     assert cluster.run("head", "systemctl --failed --no-legend") == ""
 
 
-def test_a_head_node_that_loses_its_power_under_a_job_loses_no_line_of_it(
-    cluster: MachineCluster, counting: str
-) -> None:
+def test_a_head_node_that_loses_power_during_a_job_loses_no_line_of_it(cluster: MachineCluster, counting: str) -> None:
     head = cluster.machines["head"]
     head.cut_power()
     head.start()

@@ -101,9 +101,7 @@ def test_an_unused_pool_is_removed_as_by_make_down(monkeypatch: Any, tmp_path: P
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_failed_removal_reports_the_drained_nodes(
-    monkeypatch: Any, tmp_path: Path, capsys: Any, raises: bool
-) -> None:
+def test_a_failed_removal_reports_drained_nodes(monkeypatch: Any, tmp_path: Path, capsys: Any, raises: bool) -> None:
     def down(*_: Any) -> int:
         if raises:
             raise CliError("the state is locked")

@@ -101,9 +101,7 @@ def test_the_link_contains_no_folder_of_the_clusters_operator(key_folder: Path) 
     assert from_plain(Containers, to_plain(local, Containers)).artifacts == ""
 
 
-def test_another_user_of_the_cluster_touches_the_pools_nodes(
-    build: Build, lab_config: RawConfig, pool: Recorded
-) -> None:
+def test_another_user_of_the_cluster_touches_pool_nodes(build: Build, lab_config: RawConfig, pool: Recorded) -> None:
     lab_config["slurm"] = {"job_limit_seconds": 77, "settings": {"TaskPluginParam": "Verbose"}}
     lab_config["users"].append({"name": "bob", "uid": 6002})
     after = build_pool(build(lab_config))

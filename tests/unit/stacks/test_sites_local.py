@@ -159,9 +159,7 @@ def test_a_sudo_that_wants_a_password_is_reported_with_a_remedy(tmp_path: Path) 
     assert remedy.startswith("next: give the login account on door password-less sudo (a line `NAME ALL=(ALL)")
 
 
-def test_a_preview_explains_an_adopted_machine(
-    config: RawConfig, build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_previews_explain_an_adopted_machine(config: RawConfig, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr("pulumi.log.warn", lambda text, *_: said.append(text))
     build(config)

@@ -29,9 +29,7 @@ TABLE = r"""22 28 0:21 / /proc rw,nosuid shared:12 - proc proc rw
 """
 
 
-def test_mounts_have_places_and_options_and_the_top_one_is_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mounts_have_places_and_options_with_the_top_one_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(safe_path, "root", str(tmp_path))
     assert mounts() == []
     (tmp_path / "proc/self").mkdir(parents=True)

@@ -328,9 +328,7 @@ def test_a_node_that_does_not_answer_on_the_fabric_is_read_over_the_tailnet(mach
 
 
 @pytest.mark.parametrize(("failing", "error"), [(30, False), (200, True)])
-def test_up_fails_if_a_copy_keeps_failing(
-    machine: Shell, monkeypatch: pytest.MonkeyPatch, failing: int, error: bool
-) -> None:
+def test_up_fails_if_copies_fail(machine: Shell, monkeypatch: pytest.MonkeyPatch, failing: int, error: bool) -> None:
     seconds = [0]
 
     def complete(host: str, names: list[str]) -> bool:

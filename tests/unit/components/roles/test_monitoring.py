@@ -163,9 +163,7 @@ def test_a_failed_collector_removes_its_old_figures(tmp_path: Path, capsys: pyte
     assert file.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_busy_scope_keeps_its_last_figure_and_the_last_backup_has_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_busy_scope_keeps_its_figure_and_the_backup_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "REPORTS", tmp_path)
     for name, of in (("x", 1), ("x.last", 2), ("y.last", 3)):
         (tmp_path / f"{name}.json").write_text(json.dumps({"of": of}))

@@ -140,9 +140,7 @@ def test_a_folder_is_read_too_and_root_may_be_refused(node: Shell) -> None:
     assert not [call for call in node.calls[before:] if call.startswith(("stat", "find"))]
 
 
-def test_a_write_as_a_user_detects_hidden_mount_problems_once_an_hour(
-    node: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_users_write_detects_hidden_mount_problems_once_an_hour(node: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     for error, problem in (
         ("Read-only file system", "is read-only on its server"),
         ("No space left on device", "is full for user ada"),

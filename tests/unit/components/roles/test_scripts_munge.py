@@ -329,9 +329,7 @@ def test_a_node_with_another_key_fails_before_it_waits(head: Shell, *, own: str,
             compare_keys(Step("a1", "a1-node"), "lab", registered.results["munge_digest"])
 
 
-def test_the_munge_error_contains_the_message_of_munged_and_a_remedy(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_munge_error_has_the_message_of_munged_and_a_remedy(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("components.roles.munge.host.packages.ensure", lambda *_: None)
     shell.stub("systemctl", 'case "$*" in *restart*munge*) exit 1 ;; *is-active*) exit 3 ;; esac')
     shell.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")

@@ -254,9 +254,7 @@ def test_the_submit_script_lists_the_gpus_of_each_node(handed_over: Handed) -> N
 
 
 @models
-def test_every_node_set_of_a_partition_is_a_feature_of_the_same_name_and_of_no_other(
-    handed_over: Handed, model: Model
-) -> None:
+def test_every_node_set_of_a_partition_is_the_feature_of_the_same_name(handed_over: Handed, model: Model) -> None:
     written = lines(handed_over(model)["slurm.conf"])
     sets = {line["NodeSet"]: line["Feature"] for line in written if "NodeSet" in line}
     partitions = {line["PartitionName"]: line["Nodes"].split(",") for line in written if "PartitionName" in line}

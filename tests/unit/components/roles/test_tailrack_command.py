@@ -248,9 +248,7 @@ def test_a_node_that_is_back_meanwhile_is_no_failure(monkeypatch: pytest.MonkeyP
     assert main.main(["resume", "a1"]) == status
 
 
-def test_resume_needs_root_and_the_name_of_a_node(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resume_needs_root_and_a_node_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     world = World(monkeypatch, DRAINED, Answer(0, "[]"))
     for name in ("a1,b1", "-x", "ALL", "a[1-9]", ""):
         assert main.main(["resume", "--", name]) == 1, name

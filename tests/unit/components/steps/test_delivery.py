@@ -144,9 +144,7 @@ def test_a_program_with_files_emptied_by_a_power_cut_is_installed_again(login: L
 
 @pytest.mark.parametrize("text", ["hello", "", '{"a": 1}'], ids=["a line more", "nothing", "a second object"])
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_step_that_prints_other_text_fails(
-    login: Login, python3: Callable[[str], None], text: str, whole: bool
-) -> None:
+def test_steps_that_print_other_text_fail(login: Login, python3: Callable[[str], None], text: str, whole: bool) -> None:
     assert login.run().returncode == 0
     output = f"echo '{text}'; echo '{{}}'" if text else ":"
     python3(f"cat >/dev/null\n{output}")

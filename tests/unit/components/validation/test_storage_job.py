@@ -79,9 +79,7 @@ def test_nodes_measure_their_own_disks_at_the_same_time_and_no_target_of_other_s
     assert parts(calls)[1:] == ["share write l2", "share read l2 l2"]
 
 
-def test_a_checkpoint_is_saved_by_all_nodes_at_once_and_then_restored(
-    calls: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_nodes_save_a_checkpoint_at_once_and_then_restore_it(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(target("share", ["l1", "l2"], checkpoint=2**20))
     assert of_share(calls).endswith("read l1 l2, save l1,l2, restore l1,l2")
     calls.write_text("")
