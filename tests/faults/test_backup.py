@@ -115,9 +115,7 @@ def test_a_backup_that_fails_is_said_until_one_succeeds(machines: Machines) -> N
     assert "minutes old" in lab.run("head", "tailrack-backup status")
 
 
-def test_a_head_node_that_is_lost_while_a_job_runs_is_made_of_a_backup_and_knows_how_it_ended(
-    machines: Machines,
-) -> None:
+def test_a_head_node_lost_during_a_job_is_restored_and_knows_how_the_job_ended(machines: Machines) -> None:
     lab = machines.cluster
     earlier = lab.run_as("ada", "head", "sbatch --parsable --output=/dev/null -w n1 --wait --wrap true").strip()
     eventually(lambda: recorded(lab, earlier) == "COMPLETED", 60, "the earlier job is in the books")

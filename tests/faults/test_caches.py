@@ -64,9 +64,7 @@ echo "$number" >"$3/step-$number.pt"
 """
 
 
-def test_the_training_example_writes_checkpoints_to_scratch_and_continues_at_the_copies(
-    cluster: ClusterUnderTest,
-) -> None:
+def test_the_training_example_continues_from_copies_of_checkpoints_in_scratch(cluster: ClusterUnderTest) -> None:
     cluster.give("ada", EXAMPLE)
     cluster.run_as("ada", "head", f"cat >trainer <<'END'\n{TRAINER}END\nchmod +x trainer")
     submit = "sbatch --parsable -N1 -w l1 --output=out train_scratch.sh data run --seed=1"

@@ -94,9 +94,7 @@ def test_nodes_that_are_idle_are_measured_and_nothing_is_held_against_the_first_
     assert kept(cluster)["due"] == number
 
 
-def test_a_node_that_became_slow_is_drained_with_both_figures_and_taken_back_when_it_is_fast_again(
-    cluster: Cluster,
-) -> None:
+def test_a_node_that_became_slow_is_drained_with_both_figures_until_it_is_fast_again(cluster: Cluster) -> None:
     if cluster.attempt("head", f"grep -q checked {KEPT}/a1.json").returncode != 0:
         check(cluster)
     before = kept(cluster)["reference"]

@@ -76,9 +76,7 @@ def test_ada_sees_running_jobs_and_the_reason_that_a_job_waits(cluster: ClusterU
     assert ada(cluster, "squeue --me -h") == ""
 
 
-def test_ada_trains_over_both_machines_and_a_run_that_was_ended_goes_on_while_a_machine_joins(
-    cluster: ClusterUnderTest,
-) -> None:
+def test_ada_trains_on_both_machines_and_an_ended_run_continues_after_a_join(cluster: ClusterUnderTest) -> None:
     (packages,) = given(YOU, TRAINING)
     (names,) = re.findall(r"apt-get -qq install (.+);", packages)
     # Debian's PyTorch, as a provider's image would bring one: PyPI's, of gigabytes, is not fetched here.

@@ -84,9 +84,7 @@ def test_a_process_that_waits_for_a_share_that_is_away_can_be_killed(cluster: Cl
     eventually(lambda: shown(cluster, "b1") == "idle", BACK, "b1 is idle")
 
 
-def test_a_stack_may_choose_that_a_machine_that_is_gone_is_down_sooner_and_its_job_runs_again(
-    cluster: ClusterUnderTest,
-) -> None:
+def test_a_stack_may_call_a_lost_machine_down_sooner_and_its_job_runs_again(cluster: ClusterUnderTest) -> None:
     settings = cluster.config["tailrack:slurm"]["settings"]
     settings["SlurmdTimeout"], bounds = 60, silence(60)
     cluster.up_ok()

@@ -38,9 +38,7 @@ def of_trixie(make_cluster: Make) -> ClusterUnderTest:
 
 
 @pytest.mark.timeout(1800)  # where no image of another distribution was made before
-def test_nodes_that_are_too_old_and_too_new_are_refused_with_the_release_that_would_do(
-    of_trixie: ClusterUnderTest,
-) -> None:
+def test_nodes_that_are_too_old_or_too_new_are_refused_with_a_fitting_release(of_trixie: ClusterUnderTest) -> None:
     said = {failure.urn.rpartition("::")[2]: " ".join(failure.message.split()) for failure in of_trixie.up().failures}
     assert said.keys() == {"old-prepare", "new-prepare"}
     assert "Slurm 22.05 is too old: dynamic nodes need 23.11 or newer" in said["old-prepare"]
@@ -95,9 +93,7 @@ def test_a_head_node_with_an_incompatible_srun_rejects_an_older_node(of_forky: C
     assert of_forky.run_as("ada", "head", "srun -n1 --mem=50 hostname") == "head\n"
 
 
-def test_its_slurmctld_finds_nothing_wrong_with_its_files_and_a_second_up_changes_nothing(
-    of_forky: ClusterUnderTest,
-) -> None:
+def test_slurmctld_accepts_its_files_and_a_second_up_changes_nothing(of_forky: ClusterUnderTest) -> None:
     of_forky.config["tailrack:sites"][0]["hosts"].pop()
     of_forky.up_ok()
     of_forky.up_ok()

@@ -47,9 +47,7 @@ def test_a_node_behind_a_slow_link_is_named_by_the_site_that_it_slows_down(clust
     assert slowest["reason"] in slow["reason"]
 
 
-def test_when_the_link_is_whole_again_the_site_is_as_fast_as_before_and_the_node_is_not_named(
-    cluster: ClusterUnderTest,
-) -> None:
+def test_a_repaired_link_makes_the_site_as_fast_as_before_and_clears_the_node(cluster: ClusterUnderTest) -> None:
     cluster.run(SLOW, "tc qdisc del dev tailscale0 root")
     cluster.config["tailrack:validation"]["rerun"] = "mended"
     cluster.up_ok()

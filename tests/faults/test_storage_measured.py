@@ -39,9 +39,7 @@ def assert_nothing_left(cluster: ClusterUnderTest) -> None:
         eventually(lambda node=node: cluster.attempt(node, clean).returncode == 0, 30, f"{node} is clean")  # type: ignore[misc]
 
 
-def test_each_node_has_figures_of_the_share_and_of_scratch_and_no_verdict_without_floors(
-    cluster: ClusterUnderTest,
-) -> None:
+def test_nodes_have_figures_of_the_share_and_scratch_and_no_verdict_without_floors(cluster: ClusterUnderTest) -> None:
     result = storage(cluster)
     assert result["verdict"] == "UNJUDGED", result["reason"]
     assert sorted(result["nodes"]) == list(NODES)

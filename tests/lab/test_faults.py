@@ -318,9 +318,7 @@ def test_another_engine_is_refused_a_stack_that_is_not_its_own(running: ClusterU
     assert f"ENGINE={mine}" in str(refused.value)
 
 
-def test_a_host_that_is_down_or_shows_another_key_is_named_and_the_others_are_finished(
-    running: ClusterUnderTest,
-) -> None:
+def test_a_host_that_is_down_or_shows_another_key_is_named_and_the_others_finish(running: ClusterUnderTest) -> None:
     rack = running.config["tailrack:sites"][1]["hosts"]
     stranger = own_machine(running.lab, "y1") | {"host_key": new_key_pair().public}
     rack.append(stranger)

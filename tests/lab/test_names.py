@@ -282,9 +282,7 @@ for connection in connections:
 """
 
 
-def test_root_of_a_node_has_no_other_machine_connect_anywhere_and_leaves_no_failed_unit(
-    cluster: ClusterUnderTest,
-) -> None:
+def test_root_of_a_node_has_no_other_machine_connect_and_leaves_no_failed_unit(cluster: ClusterUnderTest) -> None:
     address = cluster.run("head", "tailscale ip -4").strip()
     # More than systemd takes within two seconds by itself; then it closes a socket for good.
     assert cluster.run("s1", f"python3 -c {shlex.quote(ASK)} {address} head 250") == ""

@@ -58,9 +58,7 @@ def test_a_log_in_node_is_reached_directly_and_others_through_it(monkeypatch: py
     assert block(printed, "p1") == ["User ubuntu", "ProxyJump n1"]
 
 
-def test_each_bastion_is_known_by_its_own_key_and_reached_through_the_one_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_bastion_has_its_own_key_and_is_reached_through_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     outer: dict[str, object] = {"address": "198.51.100.1", "user": "ops", "host_key": f"{public_key('outer')} comment"}
     inner = {**outer, "host_key": public_key("inner"), "private_key_file": "keys/inner", "bastion": outer}
     monkeypatch.setitem(RACK, "bastion", inner)

@@ -291,9 +291,7 @@ def test_only_the_same_bytes_prove_a_network() -> None:
         thread.join(5)
 
 
-def test_a_port_that_somebody_has_is_left_to_them_and_a_missing_address_has_port_0(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_port_in_use_is_left_alone_and_a_missing_address_has_port_0(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
         ports = [int(door.getsockname()[1]) for door in (taken, free)]
         free.close()

@@ -420,9 +420,7 @@ def test_daemons_stop_before_the_state_is_saved_and_restart_after_a_failure(serv
     assert served.path("installed").read_text() == ""
 
 
-def test_the_step_saves_slurmctlds_whole_state_before_it_installs_another_release(
-    served: Shell,
-) -> None:
+def test_the_step_saves_slurmctlds_whole_state_before_it_installs_another_release(served: Shell) -> None:
     served.stub("tar", "echo state")
     served.write("var/lib/slurm/slurmctld/job_state", "jobs")
     with pytest.MonkeyPatch.context() as patch:
