@@ -11,20 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.lab import experiments
 from tests.lab.cluster import ARTIFACTS, ClusterUnderTest, MakeCluster, as_user, own_machine
 from tests.lab.containers import NEEDS_ARTIFACTS, put
-from tests.lab.experiments import (
-    PROGRAM,
-    RUNS,
-    STEPS,
-    WHEELS,
-    asked,
-    bring_client,
-    bring_job,
-    bring_wheels,
-    restart,
-    url,
-)
+from tests.lab.experiments import RUNS, STEPS, WHEELS, asked, bring_client, bring_job, bring_wheels, restart, url
 from tests.lab.vault import open_vault
 
 pytestmark = NEEDS_ARTIFACTS
@@ -32,7 +22,7 @@ NODES = ("n1", "n2")
 IMAGE = "/export/tools.sqsh"
 OF_THE_IMAGE = "An image of the lab"
 # The client is the job's own business: here it lies on each node, and the container has it where it likes.
-INSIDE = f"srun --quiet --container-image=tools --container-mounts={PROGRAM}:/client:ro"
+INSIDE = f"srun --quiet --container-image=tools --container-mounts={experiments.PROGRAM}:/client:ro"
 LOGS = "/client/bin/python -W ignore /shared/home/ada/log.py"
 
 

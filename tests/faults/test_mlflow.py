@@ -7,20 +7,9 @@ import json
 
 import pytest
 
+from tests.lab import experiments
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
-from tests.lab.experiments import (
-    CLIENT,
-    PROGRAM,
-    RUNS,
-    STEPS,
-    WHEELS,
-    asked,
-    bring_client,
-    bring_job,
-    bring_wheels,
-    restart,
-    url,
-)
+from tests.lab.experiments import CLIENT, PROGRAM, RUNS, STEPS, asked, bring_job, bring_wheels, restart, url
 
 Cluster = ClusterUnderTest
 
@@ -43,7 +32,7 @@ def cluster(make_cluster: MakeCluster) -> Cluster:
     assert "MLFLOW" not in made.run_as("ada", "head", "srun -w a1 env")
     assert made.run_as("ada", "head", "srun -w a1 hostname").split() == ["a1"]
     bring_wheels(made)
-    made.config["tailrack:mlflow"] = {"index": WHEELS}
+    made.config["tailrack:mlflow"] = {"index": experiments.WHEELS}
     made.up_ok()
     return made
 
@@ -57,7 +46,7 @@ def test_mlflow_keeps_the_data_of_jobs_on_two_nodes_after_a_restart(cluster: Clu
     told = cluster.run_as("ada", "head", "srun -w a1 env; srun -w a1 env | wc -l").splitlines()
     assert f"MLFLOW_TRACKING_URI={url(cluster)}" in told
     assert "MLFLOW_EXPERIMENT_NAME=ada" in told
-    bring_client(cluster, "a1")
+    experiments.bring_client(cluster, "a1")
     bring_job(cluster)
     cluster.run_as("ada", "head", f"srun -N2 -w head,a1 {CLIENT} -W ignore log.py", 300)
     assert asked(cluster, "ada", RUNS) == LOGGED

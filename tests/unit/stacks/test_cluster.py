@@ -10,17 +10,9 @@ import pytest
 from cli.run_events import command_of
 from components.measurement import plan
 from components.steps.label import StepLabel
+from tests.unit import recorded
 from tests.unit.configs import RawConfig
-from tests.unit.recorded import (
-    AUTHORITY,
-    LEAVE_KEY,
-    OWN_OUTPUTS,
-    Build,
-    Recorded,
-    certificate_of,
-    public_key,
-    tailnet_address,
-)
+from tests.unit.recorded import AUTHORITY, LEAVE_KEY, OWN_OUTPUTS, Build, certificate_of, public_key, tailnet_address
 
 # The label in front: the step's name, its machine, its words for people.
 LABEL = r": [a-z0-9-]+ [a-z0-9]+ '[A-Za-z0-9:, -]+'; "
@@ -120,7 +112,7 @@ def test_a_changed_script_measures_nothing(
 
 
 def test_a_busy_measurement_is_tried_again_by_the_next_run_and_then_stays(build: Build, lab_config: RawConfig) -> None:
-    def after(verdict: str, retries: int) -> Recorded:
+    def after(verdict: str, retries: int) -> recorded.Recorded:
         scope = {"verdict": verdict, "retries": retries}
         last_run = {"outputs": {"validation": {"cloud-a": scope}}, "secretOutputNames": []}
         return build(lab_config, answers={OWN_OUTPUTS: last_run})

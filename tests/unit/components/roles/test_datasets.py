@@ -17,20 +17,7 @@ from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.datasets import copies, host, model, programs, sources, stage
 from components.roles.datasets.copies import Copy, Home
-from components.roles.datasets.model import (
-    COMPLETE,
-    COPIES,
-    SUMS,
-    WAITS,
-    Entry,
-    Member,
-    Plan,
-    PlannedSet,
-    Progress,
-    list_name,
-    read_entries,
-    write_entries,
-)
+from components.roles.datasets.model import COMPLETE, COPIES, WAITS, Progress, list_name, read_entries, write_entries
 from components.roles.datasets.plan import planned
 from components.roles.datasets.programs import read_row
 from components.roles.datasets.sources import Source
@@ -42,14 +29,14 @@ from tests.unit.shell import Shell
 V1, V2 = "0123456789ab", "ba9876543210"
 PROJECT = Path(__file__).parents[4]
 NODES = {
-    "a1": Member("rack", "100.64.0.2", [["rack/a1/eth1/1", 5, "10.0.0.1"]]),
-    "a2": Member("rack", "100.64.0.3", [["rack/a1/eth1/1", 5, "10.0.0.2"]]),
-    "b1": Member("cloud", "100.64.0.4"),
+    "a1": model.Member("rack", "100.64.0.2", [["rack/a1/eth1/1", 5, "10.0.0.1"]]),
+    "a2": model.Member("rack", "100.64.0.3", [["rack/a1/eth1/1", 5, "10.0.0.2"]]),
+    "b1": model.Member("cloud", "100.64.0.4"),
 }
-WANTED = PlannedSet("words", "share", "/data", None, V1, 6, 2)
+WANTED = model.PlannedSet("words", "share", "/data", None, V1, 6, 2)
 TEXTS = {"a.txt": b"one", "b/c.txt": b"two"}
 TIME = "2026/01/01 00:00:00"
-ENTRIES = [Entry(name, len(text), TIME, hashlib.sha256(text).hexdigest()) for name, text in TEXTS.items()]
+ENTRIES = [model.Entry(name, len(text), TIME, hashlib.sha256(text).hexdigest()) for name, text in TEXTS.items()]
 
 
 def status(**nodes: tuple[str, str]) -> dict[str, dict[str, Progress]]:
@@ -204,7 +191,7 @@ SOURCE = Source("words", "share", "/export/shared/words", "/shared/words", None,
 
 
 def at_source(monkeypatch: pytest.MonkeyPatch, *paths: str) -> None:
-    monkeypatch.setattr(Source, "entries", lambda *_: [Entry(path, 3, TIME) for path in paths])
+    monkeypatch.setattr(Source, "entries", lambda *_: [model.Entry(path, 3, TIME) for path in paths])
 
 
 def listed(source: Source = SOURCE) -> sources.Listed:
@@ -248,14 +235,14 @@ def test_a_source_that_cannot_be_used_is_named_and_the_last_version_stays(
 
 
 def copy_of(
-    machine: Shell, node: str = "a1", one: PlannedSet = WANTED, reserve: int = 0
+    machine: Shell, node: str = "a1", one: model.PlannedSet = WANTED, reserve: int = 0
 ) -> tuple[Copy, list[Progress]]:
     shown: list[Progress] = []
     with machine.here():
         path = f"{model.FROM_HEAD}/{list_name('words', V1)}"
         if not files.exists(path):
             files.write(path, write_entries([replace(entry, sum="") for entry in ENTRIES]))
-    return Copy(node, Plan(0, reserve, "100.64.0.1", [one], NODES), one, shown.append), shown
+    return Copy(node, model.Plan(0, reserve, "100.64.0.1", [one], NODES), one, shown.append), shown
 
 
 def rsync(machine: Shell, texts: dict[str, bytes] = TEXTS, then: str = "") -> None:
@@ -286,7 +273,7 @@ def test_a_complete_copy_gets_its_name_its_sums_and_the_link(machine: Shell) -> 
         assert read_entries(files.read(Home("/data", "words").sums(V1)) or "") == ENTRIES
     assert machine.path("/data/words/b/c.txt").read_bytes() == b"two"
     assert machine.path("/data/words").readlink() == Path(f".tailrack-data/words/{V1}")
-    assert [one.state for one in states] == [COPIES, SUMS, COMPLETE]
+    assert [one.state for one in states] == [COPIES, model.SUMS, COMPLETE]
     assert states[-1].sums == DIGEST
 
 
@@ -377,10 +364,12 @@ def test_a_copy_without_room_or_in_the_place_of_a_users_folder_is_refused(machin
     assert machine.path("/data/words/mine").exists()
 
 
-def write_plan(machine: Shell, one: PlannedSet) -> None:
+def write_plan(machine: Shell, one: model.PlannedSet) -> None:
     with machine.here():
         files.write(model.HEAD_ADDRESS, "100.64.0.1")
-        files.write(f"{model.FROM_HEAD}/{model.PLAN_FILE}", json.dumps(asdict(Plan(0, 0, "100.64.0.1", [one], NODES))))
+        files.write(
+            f"{model.FROM_HEAD}/{model.PLAN_FILE}", json.dumps(asdict(model.Plan(0, 0, "100.64.0.1", [one], NODES)))
+        )
 
 
 def test_up_waits_until_a_node_has_its_data_sets_and_names_the_failure(machine: Shell) -> None:

@@ -17,42 +17,12 @@ from typing import Any
 
 import pytest
 
-from components.roles.job_hangs import find, ras
-from components.roles.job_hangs.communicators import (
-    ABSENT,
-    BEHIND,
-    DIFFERENT,
-    EQUAL,
-    MISSING,
-    NONE,
-    PEER,
-    Communicator,
-    Finding,
-    Hang,
-    Late,
-    Rank,
-    finding,
-    next_command,
-    read_hang,
-    sentence,
-)
+from components.roles.job_hangs import communicators, find, ras, watch
+from components.roles.job_hangs.communicators import BEHIND, Communicator, Late, Rank, finding, next_command, sentence
 from components.roles.job_hangs.find import LIMITS, REPORTED, judge
 from components.roles.job_hangs.ras import read_answer
 from components.roles.job_hangs.role import role
-from components.roles.job_hangs.watch import (
-    ASK_RAS,
-    MINUTES,
-    OWNERS,
-    STALLS,
-    LateRank,
-    RasFinding,
-    Stall,
-    after_sample,
-    as_json,
-    read_finding,
-    read_stall,
-    signs,
-)
+from components.roles.job_hangs.watch import STALLS, LateRank, RasFinding, Stall, after_sample, read_finding, read_stall
 from components.roles.job_reports.host import MAIL_PROGRAM
 from components.roles.slurm.folders import NODES, POOLS
 from components.roles.slurm.fragment import memory_values
@@ -77,7 +47,7 @@ WORKS = Reading(0, "", 99, 1883, 692.6, 700.0)
 DIGEST = "a" * 64
 LATE = LateRank(5, "100.64.0.2", 4711, 1, here=True)
 FOUND = RasFinding(DIGEST, BEHIND, "AllReduce", 12034, 12035, 8, (LATE,), 1)
-HANG = Hang(NOW, BEHIND, "AllReduce", 12034, 12035, 8, 1, (Late(5, "b1", 1, 4711),))
+HANG = communicators.Hang(NOW, BEHIND, "AllReduce", 12034, 12035, 8, 1, (Late(5, "b1", 1, 4711),))
 NOTED = with_parts("", hang=HANG)
 NOTED_MINE = with_parts("mine", hang=HANG)
 
@@ -86,11 +56,11 @@ def recorded(name: str) -> str:
     return (RECORDED / name).read_text(encoding="utf-8")
 
 
-def found(name: str) -> Finding:
+def found(name: str) -> communicators.Finding:
     """Return the finding of a recorded answer."""
-    communicators = read_answer(recorded(name))
-    assert communicators is not None
-    return finding(communicators)
+    group = read_answer(recorded(name))
+    assert group is not None
+    return finding(group)
 
 
 # RAS's answers.
@@ -102,19 +72,19 @@ def test_the_rank_that_sleeps_is_behind_and_a_killed_one_missing_in_recorded_ans
     assert (late.kind, *counts) == (BEHIND, "AllReduce", 21, 22, 2, 1)
     assert late.ranks == (Rank(1, "192.0.2.2", 1092, 1),)
     # NCCL omits a comma in the second one.
-    assert (lost.kind, lost.ranks) == (MISSING, (Rank(1, "192.0.2.2", 1983, 1),))
+    assert (lost.kind, lost.ranks) == (communicators.MISSING, (Rank(1, "192.0.2.2", 1983, 1),))
     assert found("2.29.1-missing.json").ranks == (Rank(1, "172.16.64.245", 1524345, 1),)
     # A host that is no address is left out.
-    communicators = read_answer(recorded("2.28.9-behind.json").replace("192.0.2.2", "$(reboot); x"))
-    assert communicators is not None
-    assert finding(communicators).ranks == (Rank(1, "", 1092, 1),)
+    group = read_answer(recorded("2.28.9-behind.json").replace("192.0.2.2", "$(reboot); x"))
+    assert group is not None
+    assert finding(group).ranks == (Rank(1, "", 1092, 1),)
 
 
 def test_ranks_that_launch_different_operations_wait_for_each_other() -> None:
     ranks = {number: Rank(number, "10.0.0.1", number + 100, number) for number in range(2)}
     operations = {"AllGather": {1: (ranks[0],), 2: (ranks[1],)}, "AllReduce": {5: (ranks[1],), 6: (ranks[0],)}}
     different = finding([Communicator("w", 2, operations)])
-    assert (different.kind, different.operation) == (DIFFERENT, "AllGather,AllReduce")
+    assert (different.kind, different.operation) == (communicators.DIFFERENT, "AllGather,AllReduce")
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in RECORDED.glob("2*")))
@@ -122,9 +92,9 @@ def test_an_answer_that_was_cut_off_or_damaged_raises_nothing(name: str) -> None
     text = recorded(name)
     for at in range(0, len(text), 37):
         for damaged in (text[:at], text[:at] + "\0{[" + text[at:], text[:at] + text[at + 5 :]):
-            communicators = read_answer(damaged)
-            if communicators is not None:
-                finding(communicators)
+            group = read_answer(damaged)
+            if group is not None:
+                finding(group)
 
 
 def test_answers_in_another_form_are_none() -> None:
@@ -154,7 +124,7 @@ def test_a_rank_that_leaves_its_communicator_is_behind_until_all_leave(flag: str
     assert one is not None
     assert finding(one).ranks == (Rank(1, "192.0.2.2", 1092, 1),)
     assert read_answer(text.replace(last, f'"{flag}": true')) == []
-    assert finding([]).kind == NONE
+    assert finding([]).kind == communicators.NONE
 
 
 # The rank that others wait for.
@@ -289,7 +259,7 @@ def test_a_gpu_waits_at_full_utilization_and_little_power() -> None:
         ([WAITS, None], None),
         ([], None),
     ):
-        assert signs(readings) == expected, readings
+        assert watch.signs(readings) == expected, readings
 
 
 def stalled(minutes: int, samples: int, answers: Callable[[int], RasFinding | None]) -> tuple[Stall, list[int]]:
@@ -334,7 +304,7 @@ def test_root_accepts_only_a_finding_in_its_form() -> None:
     for text in ("", "[]", "5", "{", "[" * 100_000):
         assert read_finding(text) is None
         assert read_stall(text) is None
-    assert read_stall(as_json(Stall(NOW, 3, 1, 0, 2, 2, 0, FOUND))) == Stall(NOW, 3, 1, 0, 2, 2, 0, FOUND)
+    assert read_stall(watch.as_json(Stall(NOW, 3, 1, 0, 2, 2, 0, FOUND))) == Stall(NOW, 3, 1, 0, 2, 2, 0, FOUND)
 
 
 # The decision.
@@ -356,7 +326,7 @@ def test_with_one_sign_or_a_node_at_work_or_silent_there_is_no_word() -> None:
         {"b1": replace(STALL, finding=None)},
         {"b1": STALL, "b2": None},
         {"b1": STALL, "b2": Stall()},
-        {"b1": replace(STALL, finding=replace(FOUND, kind=NONE))},
+        {"b1": replace(STALL, finding=replace(FOUND, kind=communicators.NONE))},
         {},
     ):
         assert judge(stalls, 10, {}) is None, stalls
@@ -365,19 +335,20 @@ def test_with_one_sign_or_a_node_at_work_or_silent_there_is_no_word() -> None:
 def test_a_rank_that_sleeps_while_another_receives_is_named_by_its_idle_gpu() -> None:
     both = tuple(LateRank(number, "100.64.0.2", 4711 + number, number, here=True) for number in range(2))
     real = found("2.28.9-receive.json")
-    assert (real.kind, real.operation, real.count) == (EQUAL, "AllReduce", 21)
-    for kind, count in ((EQUAL, 21), (NONE, 0)):
+    assert (real.kind, real.operation, real.count) == (communicators.EQUAL, "AllReduce", 21)
+    for kind, count in ((communicators.EQUAL, 21), (communicators.NONE, 0)):
         answer = RasFinding(real.digest, kind, "AllReduce" if count else "", count, count, 2, both, 2)
         stall = Stall()
         for number in range(5):
             stall = after_sample(stall, [WAITS, IDLES], NOW + 60 * number, 5, lambda answer=answer: answer)  # type: ignore[misc]
         hang = judge({"b1": stall}, 5, {})
-        assert hang == Hang(NOW, PEER, size=2, total=1, ranks=(Late(1, "b1", 1, 4712),)), kind
+        lost = communicators.Hang(NOW, communicators.PEER, size=2, total=1, ranks=(Late(1, "b1", 1, 4712),))
+        assert hang == lost, kind
         assert "rank 1 (node b1, GPU 1) has an idle GPU, and the others wait, perhaps for a send" in sentence(hang)
         assert next_command("7", hang).endswith("-w b1 py-spy dump --pid 4712")
         # All wait.
         assert judge({"b1": replace(stall, idle=0)}, 5, {}) == (
-            Hang(NOW, EQUAL, "AllReduce", 21, 21, 2, 2) if count else None
+            communicators.Hang(NOW, communicators.EQUAL, "AllReduce", 21, 21, 2, 2) if count else None
         )
 
 
@@ -402,10 +373,10 @@ def test_the_sentence_names_the_rank_and_the_command_shows_its_stack() -> None:
         f"since {time.strftime('%H:%M', time.gmtime(NOW))} UTC."
     )
     assert next_command("12", HANG) == "srun --jobid=12 --overlap -N1 -n1 -w b1 py-spy dump --pid 4711"
-    lost = replace(HANG, kind=MISSING)
+    lost = replace(HANG, kind=communicators.MISSING)
     assert "rank 5 (node b1, GPU 1) does not answer" in sentence(lost)
     assert next_command("12", lost).endswith("-w b1 ps -o pid,stat,wchan:32,etime,args -p 4711")
-    unknown = replace(HANG, kind=MISSING, ranks=(Late(21, "", -1, 0),))
+    unknown = replace(HANG, kind=communicators.MISSING, ranks=(Late(21, "", -1, 0),))
     assert "rank 21 does not answer" in sentence(unknown)
     assert next_command("12", unknown) == ""
     assert next_command("12", replace(HANG, ranks=(Late(5, "100.64.0.2", 1, 4711),))) == ""
@@ -413,20 +384,22 @@ def test_the_sentence_names_the_rank_and_the_command_shows_its_stack() -> None:
     assert "ranks 0 (node b1, GPU 0), 1" in sentence(many)
     assert "and 5 more are behind" in sentence(many)
     assert "7 of 8 ranks are behind" in sentence(replace(HANG, total=7, ranks=()))
-    assert "(AllGather, AllReduce)" in sentence(replace(HANG, kind=DIFFERENT, operation="AllGather,AllReduce"))
-    assert "none is behind" in sentence(replace(HANG, kind=EQUAL))
-    assert "has not joined a communicator" in sentence(replace(HANG, kind=ABSENT))
+    assert "(AllGather, AllReduce)" in sentence(
+        replace(HANG, kind=communicators.DIFFERENT, operation="AllGather,AllReduce")
+    )
+    assert "none is behind" in sentence(replace(HANG, kind=communicators.EQUAL))
+    assert "has not joined a communicator" in sentence(replace(HANG, kind=communicators.ABSENT))
 
 
 def test_the_comment_keeps_the_hang_beside_the_use_and_an_administrators_text() -> None:
     used = with_parts("mine", use=Summary(True, 2, 1.5))
     comment = with_parts(used, hang=HANG)
-    assert (read_hang(comment, NOW), read_summary(comment)) == (HANG, Summary(True, 2, 1.5))
-    assert read_hang(with_parts(comment, use=Summary(True, 2, 1.6)), NOW) == HANG
+    assert (communicators.read_hang(comment, NOW), read_summary(comment)) == (HANG, Summary(True, 2, 1.5))
+    assert communicators.read_hang(with_parts(comment, use=Summary(True, 2, 1.6)), NOW) == HANG
     assert with_parts(comment, hang=None) == used
     assert with_parts(NOTED, hang=None) == ""
     for text in ("", "mine", '{"hang":[]}', NOTED.replace(BEHIND, "other"), NOTED.replace("12034", '"12034"')):
-        assert read_hang(text, NOW) is None, text
+        assert communicators.read_hang(text, NOW) is None, text
 
 
 def job(**fields: Any) -> Job:
@@ -470,8 +443,8 @@ def node(shell: Shell) -> Shell:
     """A node with a job whose GPU waits."""
     shell.write("/etc/tailrack/gres.conf", "NodeName=a1 Name=gpu Type=h200 File=/dev/nvidia[0-1]\n")
     shell.write(f"{JOBS}/7", "0\n")
-    shell.write(MINUTES, "5\n")
-    shell.write(f"{OWNERS}/7", "6001\n")
+    shell.write(watch.MINUTES, "5\n")
+    shell.write(f"{watch.OWNERS}/7", "6001\n")
     shell.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nada:x:6001:6002::/home/ada:/bin/sh\n")
     shell.stub("runuser", "echo '0, 00000000:10:00.0, 100, 1657, 123.50, 700.00'")
     shell.stub("setpriv", f"echo '{json.dumps(asdict(FOUND))}'")
@@ -493,7 +466,7 @@ def test_the_sampler_asks_ras_as_the_jobs_user_and_the_node_answers_with_the_sta
     asked = [call for call in node.calls if call.startswith("setpriv")]
     assert len(asked) == 2
     assert asked[0].startswith("setpriv --reuid=6001 --regid=6002 --clear-groups -- /")
-    assert asked[0].endswith(f"{ASK_RAS} 7")
+    assert asked[0].endswith(f"{watch.ASK_RAS} 7")
 
 
 def test_an_ended_job_is_forgotten_and_nothing_is_asked_for_root_or_without_the_role(node: Shell) -> None:
@@ -504,12 +477,12 @@ def test_an_ended_job_is_forgotten_and_nothing_is_asked_for_root_or_without_the_
     node.command("gpu-use")
     assert not node.path(f"{STALLS}/7").exists()
     for number, owner in ((8, "0\n"), (9, "6001\n")):
-        node.write(f"{OWNERS}/{number}", owner)
+        node.write(f"{watch.OWNERS}/{number}", owner)
         file = node.write(f"{JOBS}/{number}", "0\n")
         for _ in range(7):
             assert node.command("gpu-use").returncode == 0
         file.unlink()
-        node.path(MINUTES).unlink(missing_ok=True)
+        node.path(watch.MINUTES).unlink(missing_ok=True)
     assert stalls_of(node) == {}
     assert not [call for call in node.calls if call.startswith("setpriv")]
 

@@ -17,20 +17,11 @@ from unittest import mock
 
 import pytest
 
-from components.roles.job_reports import daemon
+from components.roles.job_reports import daemon, report
 from components.roles.job_reports.daemon import Service
 from components.roles.job_reports.host import MAIL_PASSWORD, MAIL_PROGRAM, SPOOL
 from components.roles.job_reports.outbox import DIGEST_SECONDS, MOST_OF_A_USER, SINGLE_AN_HOUR, Outbox, Waiting
-from components.roles.job_reports.report import (
-    MOST_RECEIVERS,
-    Event,
-    Report,
-    event_files,
-    read_event,
-    receivers_of,
-    remove_event,
-    write_report,
-)
+from components.roles.job_reports.report import Event, Report, event_files, read_event, receivers_of, write_report
 from components.roles.job_reports.send import Message, NotSent, post, send_mail
 from components.roles.order import roles
 from components.roles.role import template
@@ -204,7 +195,7 @@ def test_only_a_users_own_name_stands_for_the_receivers_in_the_config() -> None:
     assert [*receivers_of("bob", "ada", notify)] == []
     assert [*receivers_of("x@b.c,ada,x@b.c", "ada", notify)] == ["x@b.c", "ada@example.org", "vision"]
     many = ",".join(f"a{number}@b.c" for number in range(50))
-    assert len([*receivers_of(many, "ada", notify)]) == MOST_RECEIVERS
+    assert len([*receivers_of(many, "ada", notify)]) == report.MOST_RECEIVERS
 
 
 # The text.
@@ -497,7 +488,7 @@ def test_a_file_that_cannot_be_read_or_removed_stops_no_other_and_is_logged_once
     def refuse(path: Path) -> None:
         if path.name.startswith("1-"):
             raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
-        remove_event(path)
+        report.remove_event(path)
 
     monkeypatch.setattr(daemon, "remove_event", refuse)
     for number in (1, 2):

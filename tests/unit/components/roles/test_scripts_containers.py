@@ -16,15 +16,9 @@ import pytest
 from components.node import files
 from components.node.step.step import Step
 from components.node.step.values import read_values
+from components.roles.enroot_pyxis import host
 from components.roles.enroot_pyxis.enroot import ensure_apparmor, ensure_enroot, ensure_gpu_libraries
-from components.roles.enroot_pyxis.host import (
-    HeadValues,
-    check,
-    ensure_plugstack,
-    fetch_artifacts,
-    hold_nodes_without_containers,
-    leave,
-)
+from components.roles.enroot_pyxis.host import HeadValues, fetch_artifacts, hold_nodes_without_containers, leave
 from components.roles.enroot_pyxis.host import pod as refuse_on_pod
 from components.roles.enroot_pyxis.plugin import ensure_launcher, ensure_plugin, plugin_kind
 from components.roles.enroot_pyxis.role import UNIT
@@ -95,7 +89,7 @@ def test_a_machine_that_makes_no_namespaces_for_users_is_refused_with_the_remedy
 
 def gate(shell: Shell, **more: Value) -> str:
     """Run the check."""
-    return shell.failure_of(check, NODE_STEP, values(**more).enroot_pyxis_artifacts)
+    return shell.failure_of(host.check, NODE_STEP, values(**more).enroot_pyxis_artifacts)
 
 
 def test_a_machine_of_another_architecture_installs_the_packages_of_the_config(machine: Shell) -> None:
@@ -239,7 +233,7 @@ def test_slurms_plugin_file_gets_one_line_more_once(machine: Shell) -> None:
     machine.write("etc/slurm/plugstack.conf", "include /etc/slurm/plugstack.conf.d/*.conf\n")
     machine.stub("scontrol")
     for _ in range(2):
-        assert machine.failure_of(ensure_plugstack) == ""
+        assert machine.failure_of(host.ensure_plugstack) == ""
     lines = machine.path("/etc/slurm/plugstack.conf").read_text().splitlines()
     included = [line.rpartition("/etc/")[2] for line in lines]
     assert included == ["slurm/plugstack.conf.d/*.conf", "tailrack/plugstack.d/*.conf"]

@@ -13,16 +13,7 @@ from components.node.install import FOLDER as INSTALLED
 from components.roles.role import FOLDER
 from components.roles.slurm.node_state import OUR_DRAINS
 from components.roles.tailrack_command import main, nodes, out_reason, resume
-from components.roles.tailrack_command.out_reason import (
-    NO_ANSWER,
-    NO_CHECKS,
-    TAILRACK,
-    Answer,
-    Failure,
-    checked,
-    failure,
-    why_out,
-)
+from components.roles.tailrack_command.out_reason import NO_ANSWER, NO_CHECKS, TAILRACK, Answer, failure, why_out
 from components.slurm_commands import slurm
 from components.slurm_commands.nodes import Node
 from components.slurm_commands.slurm import SlurmError
@@ -31,7 +22,7 @@ from tests.unit.shell import ROLES
 
 NOW = 1_790_000_000
 SCRIPTS = "Prolog error: prolog.d/50-mine: ended with status 3: no room for job 7; next: make room in /scratch"
-FAILED = Failure("30-health", "12", "Xid 79 on GPU 3", "reset the GPU", NOW)
+FAILED = out_reason.Failure("30-health", "12", "Xid 79 on GPU 3", "reset the GPU", NOW)
 
 
 def node(*flags: str, reason: str = "", by: str = "root", since: int = NOW) -> Node:
@@ -170,7 +161,7 @@ def test_checks_that_did_not_run_are_no_all_clear() -> None:
         (Answer(124, ""), "its checks printed no findings (exit status 124)"),
         (Answer(0, '[{"severity": "worst", "check": "x", "seen": "y"}]'), "its checks printed no findings"),
     ):
-        assert checked(answer) == out_reason.Checked(None, why, broken=answer.status != NO_CHECKS), answer
+        assert out_reason.checked(answer) == out_reason.Checked(None, why, broken=answer.status != NO_CHECKS), answer
 
 
 def test_the_command_returns_the_output_of_a_node_for_any_status(monkeypatch: pytest.MonkeyPatch) -> None:

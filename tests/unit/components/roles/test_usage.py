@@ -19,22 +19,10 @@ from components.roles.tailrack_command.book import Stay
 from components.roles.tailrack_command.usage import as_text, span, usages
 from components.roles.tailrack_command.wait_reason import Why
 from components.roles.tailrack_command.why import with_gpu_use
-from components.roles.usage import record
+from components.roles.usage import record, samples
 from components.roles.usage.record import Limits, apply_limits, is_due, read_answer, read_limits, summary_of
 from components.roles.usage.role import role
-from components.roles.usage.samples import (
-    ANSWER,
-    CANCEL,
-    JOBS,
-    RECORDED,
-    SAMPLER,
-    SAMPLES,
-    UNUSED_GPUS,
-    Summary,
-    Use,
-    read_summary,
-    summary,
-)
+from components.roles.usage.samples import ANSWER, CANCEL, JOBS, SAMPLES, Summary, Use, read_summary, summary
 from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job, parts_of, with_parts
 from components.slurm_commands.nodes import Node
@@ -206,7 +194,7 @@ def test_a_job_that_slurmdbd_does_not_take_stays_due_and_its_name_is_in_the_log(
     play.stub("sacctmgr", "echo 'Connection refused' >&2; exit 1")
     done = assert_ok(play.command("job-gpu-use", "--now"))
     assert "slurmdbd does not take the GPU use of job 8_2: Connection refused" in done.stderr
-    assert not play.path(RECORDED).exists()
+    assert not play.path(samples.RECORDED).exists()
 
 
 def test_the_head_node_answers_itself_and_a_node_that_does_not_answer_is_missing(shell: Shell) -> None:
@@ -306,7 +294,7 @@ def test_only_a_node_with_gpus_samples(shell: Shell) -> None:
     compute = script_of("usage", "machine", "compute")
     for gpus in (0, 2, 0, 2):
         assert_ok(shell.step(compute, {"node_gpu_count": gpus}))
-        assert [shell.path(path).exists() for path in (SAMPLER, ANSWER)] == [bool(gpus)] * 2
+        assert [shell.path(path).exists() for path in (samples.SAMPLER, ANSWER)] == [bool(gpus)] * 2
 
 
 def test_unused_gpus_of_all_running_jobs_are_one_figure_without_names() -> None:
@@ -401,5 +389,5 @@ def test_a_config_without_limits_warns_no_job(shell: Shell) -> None:
     assert shell.call(read_limits) is None
     config = {"qos": [{"name": "interactive"}], "unused_gpus": {"end_minutes": 60, "exempt_qos": ["interactive"]}}
     made = role(parse({**LAB, "accounting": config}, base_dir=Path()))
-    shell.write(UNUSED_GPUS, made.files["services"][-1].text)
+    shell.write(samples.UNUSED_GPUS, made.files["services"][-1].text)
     assert shell.call(read_limits) == LIMITS

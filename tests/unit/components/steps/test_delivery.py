@@ -21,16 +21,7 @@ from components.node import install
 from components.node.step import main as step_main
 from components.roles.program import Program, program
 from components.steps import command_line, delivery
-from components.steps.command_line import (
-    NO_ANSWER,
-    NO_SCRIPT,
-    START,
-    START_TEXT,
-    command,
-    render_request,
-    render_whole,
-    whole_command,
-)
+from components.steps.command_line import NO_ANSWER, START, START_TEXT, command, render_request, whole_command
 from components.steps.composition import Script
 from components.steps.delivery import deliver
 from components.steps.label import StepLabel
@@ -150,7 +141,7 @@ def test_steps_that_print_other_text_fail(login: Login, python3: Callable[[str],
     python3(f"cat >/dev/null\n{output}")
     if whole:
         request = render_request("a1-step", "a1", "", "", {"WORD": "x"})
-        line, sent = whole_command("root", "up"), render_whole(login.program, SAYS, request)
+        line, sent = whole_command("root", "up"), command_line.render_whole(login.program, SAYS, request)
         done = subprocess.run(["sh", "-c", line], input=sent, cwd=login.home, capture_output=True, text=True)
     else:
         done = login.run()
@@ -236,7 +227,7 @@ def test_a_file_that_is_not_whole_or_missing_or_another_does_not_run_and_is_name
             else:
                 path.write_bytes(text)
             done = login.run()
-            assert (done.stdout, done.returncode) == ("", NO_SCRIPT)
+            assert (done.stdout, done.returncode) == ("", command_line.NO_SCRIPT)
             assert done.stderr.splitlines()[-1].endswith(f"{SCRIPTS_FOLDER}/{name}: not there, or not whole")
         path.write_bytes(before)
     assert login.run().returncode == 0

@@ -13,18 +13,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.validation.preflight import adapters, gpus, links, node, tailnet, xids
+from components.validation.preflight import adapters, findings, gpus, links, node, tailnet, xids
 from components.validation.preflight.adapters import Port
-from components.validation.preflight.findings import (
-    SEVERITIES,
-    CommandResult,
-    Finding,
-    finding,
-    health_of,
-    line,
-    read_health,
-    read_lines,
-)
+from components.validation.preflight.findings import CommandResult, finding, health_of, line, read_health, read_lines
 from components.validation.preflight.smi import read_smi
 from tests.unit.fake_nvidia_smi import nvlink as fake_links
 
@@ -33,13 +24,13 @@ REAL = {path.name: path.read_text(encoding="utf-8") for path in FIXTURES.iterdir
 INFINITY = resource.RLIM_INFINITY
 
 
-def worst(findings: Iterable[Finding]) -> str:
-    found = [SEVERITIES.index(each["severity"]) for each in findings]
-    return SEVERITIES[min(found)] if found else ""
+def worst(rows: Iterable[findings.Finding]) -> str:
+    found = [findings.SEVERITIES.index(each["severity"]) for each in rows]
+    return findings.SEVERITIES[min(found)] if found else ""
 
 
-def texts(findings: Iterable[Finding]) -> str:
-    return "\n".join(f"{each['severity']} {each['check']}: {each['seen']} | {each['remedy']}" for each in findings)
+def texts(rows: Iterable[findings.Finding]) -> str:
+    return "\n".join(f"{each['severity']} {each['check']}: {each['seen']} | {each['remedy']}" for each in rows)
 
 
 @pytest.mark.parametrize(("name", "bus", "driver"), [

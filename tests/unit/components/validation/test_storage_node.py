@@ -16,19 +16,7 @@ import pytest
 
 from components.validation import storage_node
 from components.validation.storage_figures import FIGURES, StorageFigures, read_storage
-from components.validation.storage_node import (
-    ALL,
-    CLEAN,
-    EXISTING,
-    IN_JOB,
-    IN_MOUNT,
-    IN_SCRATCH,
-    READ_PART,
-    RESTORE,
-    SAVE,
-    WRITE_PART,
-    Target,
-)
+from components.validation.storage_node import ALL, EXISTING, IN_MOUNT, READ_PART, RESTORE, SAVE, WRITE_PART, Target
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "fio"
 ROOT = Path(__file__).parents[4]
@@ -43,7 +31,7 @@ echo "$*" >>"$CALLS"
 %s
 cat "$FIXTURES/fio-3.33-$kind.json"
 """
-TARGET = Target("share", "/shared", IN_JOB, shared=True, size=2**21, seconds=0.1)
+TARGET = Target("share", "/shared", storage_node.IN_JOB, shared=True, size=2**21, seconds=0.1)
 
 
 @pytest.fixture
@@ -88,7 +76,7 @@ def test_a_node_reads_the_file_of_another_and_then_removes_it() -> None:
     assert [path.name for path in Path("data").iterdir()] == ["l1"]
     assert measured(TARGET, READ_PART, "l2", "l1").written_by == "l1"
     assert list(Path("data").iterdir()) == []
-    measured(TARGET, CLEAN)
+    measured(TARGET, storage_node.CLEAN)
     assert not Path("data").exists()
 
 
@@ -157,7 +145,9 @@ def test_without_direct_io_the_page_cache_is_emptied(calls: Path) -> None:
 def test_scratch_is_measured_in_the_jobs_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = tmp_path / "scratch" / "7"
     job.mkdir(parents=True)
-    scratch = Target("scratch", str(tmp_path / "scratch"), IN_SCRATCH, shared=False, size=2**21, seconds=0.1)
+    scratch = Target(
+        "scratch", str(tmp_path / "scratch"), storage_node.IN_SCRATCH, shared=False, size=2**21, seconds=0.1
+    )
     monkeypatch.setenv("TMPDIR", str(job))
     assert not measured(scratch, ALL).missing
     assert list(job.iterdir()) == []
@@ -214,7 +204,7 @@ def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path) -> No
     (other / "l1").write_text("a user's file")
     Path("data").symlink_to(other)
     assert "belongs to another account, or is no folder" in measured(TARGET, WRITE_PART).problem
-    measured(TARGET, CLEAN)
+    measured(TARGET, storage_node.CLEAN)
     assert not Path("data").is_symlink()
     assert (other / "l1").read_text() == "a user's file"
 
