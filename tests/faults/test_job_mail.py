@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
+from tests.lab.leaks import LOOKS
 from tests.lab.sealer import sealer_of
 
 Cluster = ClusterUnderTest
@@ -129,12 +130,7 @@ def test_a_users_channel_gets_reports_without_mail_type_and_no_one_sees_its_addr
     assert report["title"] == f"job {job} (wrap) failed"
     assert "exit status 4" in report["text"]
     assert mails(cluster, f"job {job} ") == []
-    for look in (
-        "ps -eww -o args",
-        "journalctl --no-pager -o cat",
-        "cat /var/log/tailrack/*",
-        "cat /proc/[0-9]*/environ",
-    ):
+    for look in LOOKS:
         assert TOKEN not in cluster.attempt("head", look).stdout, look
     for folder in (SPOOL, STATE, "/etc/tailrack/job-reports"):
         assert cluster.attempt("head", f"runuser -u ada -- ls {folder}").returncode != 0, folder

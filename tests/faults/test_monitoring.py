@@ -15,6 +15,7 @@ import pytest
 from tests.dashboards import Asked, every_expression
 from tests.faults.test_job_mail import HOOK
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
+from tests.lab.leaks import LOOKS
 from tests.lab.prometheus import address, api, asked, listening
 from tests.lab.sealer import sealer_of
 
@@ -159,12 +160,7 @@ def test_an_alert_reaches_a_webhook_with_its_remedy_and_its_address_stays_secret
     assert "NodeOut" in cluster.run(
         "head", f"curl -fsSL -m 10 -K /etc/tailrack/prometheus/login '{link}/#/alerts?receiver=all'"
     )
-    for look in (
-        "ps -eww -o args",
-        "journalctl --no-pager -o cat",
-        "cat /var/log/tailrack/*",
-        "cat /proc/[0-9]*/environ",
-    ):
+    for look in LOOKS:
         said = cluster.attempt("head", look).stdout
         assert len(said) > 100
         assert TOKEN not in said, look

@@ -22,6 +22,8 @@ from tests.lab.sealer import sealer_of
 KEYED_URL, RIGHT_KEY = "http://control.lab:8081", "tskey-lab-right"
 WRONG_KEY = "tskey-lab-" + secrets.token_hex(12)
 NODES = ("head", "a1")
+# Commands that show what processes and logs of a machine contain.
+LOOKS = ("ps -eww -o args", "journalctl --no-pager -o cat", "cat /var/log/tailrack/*", "cat /proc/[0-9]*/environ")
 
 
 @dataclass

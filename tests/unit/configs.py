@@ -32,6 +32,11 @@ LAB: RawConfig = {
     "users": [{"name": "ada", "uid": 6001}],
     "validation": {"min_bytes": "64K", "max_bytes": "4M", "factor": 4, "floors_gb_per_s": {"cloud-a": 0.02}},
 }
+# An address for alerts, and Grafana.
+MONITORING: RawConfig = {
+    "receivers": [{"kind": "mail", "to": "a@b.c", "sender": "a@b.c", "smarthost": "b.c:25"}],
+    "grafana": {"source": "https://example.org/grafana.tar.gz", "sha256": "a" * 64},
+}
 
 
 def refusal(sections: RawConfig, *secret: str) -> str:

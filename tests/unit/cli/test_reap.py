@@ -16,13 +16,9 @@ from cli.pulumi.workspace import CliError
 from cli.run_events import Made
 from stacks.config import PoolConfig, parse
 from tests.unit.configs import RawConfig
+from tests.unit.stacks.test_pool import POOL as POOL_OF_NODES
 
-POOL: RawConfig = {
-    "kind": "pool",
-    "cluster": "dev",
-    "sites": [{"name": "cloud-c", "kind": "lab", "pools": [{"name": "c", "count": 2}]}],
-    "idle_limit_minutes": 30,
-}
+POOL: RawConfig = {**POOL_OF_NODES, "idle_limit_minutes": 30}
 OUTPUTS = {"cluster": {"head": "head", "nodes": [{"name": "c1"}, {"name": "$(reboot)"}]}}
 MADE = (Made("urn:pulumi:burst::tailrack::tailrack:cluster:Pool$tailrack:cluster:ComputeNode::c2"),)
 

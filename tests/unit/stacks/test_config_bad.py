@@ -530,20 +530,14 @@ def test_a_valid_value_is_accepted(config: str, key_folder: Path) -> None:
     parse(laid_over(config), base_dir=key_folder)
 
 
-def test_recorded_keys_of_an_account_that_no_user_has_are_a_warning(key_folder: Path) -> None:
+def test_keys_and_a_provider_that_no_user_has_are_warnings(key_folder: Path) -> None:
     keys = f"github_keys: {{ada-l: ['{GOOD_KEYS[0]}']}}"
-    warnings: list[str] = []
-    values = {f"tailrack:{key}": json.dumps(value) for key, value in laid_over(keys).items()}
-    load(values, (), key_folder, warnings.append)
-    assert [warning.partition(",")[0] for warning in warnings] == ["tailrack:github_keys.ada-l: has no effect"]
-
-
-def test_a_provider_without_identities_is_a_warning(key_folder: Path) -> None:
     oidc = f"oidc: {{issuer: https://a.org, client_id: b, checksums: {{opkssh-linux-amd64: {'a' * 64}}}}}"
-    warnings: list[str] = []
-    values = {f"tailrack:{key}": json.dumps(value) for key, value in laid_over(oidc).items()}
-    load(values, (), key_folder, warnings.append)
-    assert [warning.partition(",")[0] for warning in warnings] == ["tailrack:oidc: has no effect"]
+    for text, path in ((keys, "github_keys.ada-l"), (oidc, "oidc")):
+        warnings: list[str] = []
+        values = {f"tailrack:{key}": json.dumps(value) for key, value in laid_over(text).items()}
+        load(values, (), key_folder, warnings.append)
+        assert [warning.partition(",")[0] for warning in warnings] == [f"tailrack:{path}: has no effect"]
 
 
 def test_slurm_may_remember_groups_for_long_only_in_a_cluster_without_groups(key_folder: Path) -> None:

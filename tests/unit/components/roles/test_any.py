@@ -20,7 +20,7 @@ from components.steps.composition import CHECK as GATE_PHASES
 from components.steps.composition import answer as answer_of
 from stacks.config import parse
 from tests.unit.components.roles.test_backup import SFTP
-from tests.unit.configs import HOSTS, LAB, RawConfig, refusal
+from tests.unit.configs import HOSTS, LAB, MONITORING, RawConfig, refusal
 from tests.unit.recorded import Build, public_key
 from tests.unit.stacks.test_pool import CONTAINERS, build_pool
 
@@ -43,10 +43,7 @@ RICH: RawConfig = {
     **MINE,
     "backup": SFTP,
     "job_reports": {"mail": {"sender": "a@b.c", "smarthost": "b.c:25"}},
-    "monitoring": {
-        "receivers": [{"kind": "mail", "to": "a@b.c", "sender": "a@b.c", "smarthost": "b.c:25"}],
-        "grafana": {"source": "https://example.org/grafana.tar.gz", "sha256": "a" * 64},
-    },
+    "monitoring": MONITORING,
 }
 
 

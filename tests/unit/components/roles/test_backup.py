@@ -34,6 +34,7 @@ SFTP: RawConfig = {
     "password": "password-nobody-may-see",
 }
 S3: RawConfig = {"target": "s3:https://s3.example.org/lab", "access_key": "AKIAEXAMPLE", "secret_key": "nobody-may-see"}
+NO_TARGET = "tailrack:backup.target: [secret] is not sftp:USER@HOST:/FOLDER"
 
 
 def refused(backup: RawConfig, secret: frozenset[str] = frozenset({"backup"}), **others: Any) -> str:
@@ -43,16 +44,10 @@ def refused(backup: RawConfig, secret: frozenset[str] = frozenset({"backup"}), *
 
 def test_a_target_that_would_save_nothing_is_refused_by_name() -> None:
     for change, what in (
-        ({"target": "/mnt/usb"}, "tailrack:backup.target: [secret] is not sftp:USER@HOST:/FOLDER"),
-        (
-            {"target": "sftp:keeper@192.0.2.9:/srv/x;reboot"},
-            "tailrack:backup.target: [secret] is not sftp:USER@HOST:/FOLDER",
-        ),
-        (
-            {"target": "sftp:-oProxyCommand=x@h:/srv/x"},
-            "tailrack:backup.target: [secret] is not sftp:USER@HOST:/FOLDER",
-        ),
-        ({"target": "s3:http://s3.example.org/lab"}, "tailrack:backup.target: [secret] is not sftp:USER@HOST:/FOLDER"),
+        ({"target": "/mnt/usb"}, NO_TARGET),
+        ({"target": "sftp:keeper@192.0.2.9:/srv/x;reboot"}, NO_TARGET),
+        ({"target": "sftp:-oProxyCommand=x@h:/srv/x"}, NO_TARGET),
+        ({"target": "s3:http://s3.example.org/lab"}, NO_TARGET),
         ({"target": "sftp:keeper@head:/srv/backup"}, "is the head node itself"),
         ({"target": "sftp:keeper@HEAD:/srv/backup"}, "is the head node itself"),
         ({"target": "sftp:keeper@127.0.1.1:/srv/backup"}, "is the head node itself"),

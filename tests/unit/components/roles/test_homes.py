@@ -14,14 +14,8 @@ from components.roles.backup import homes, program, restic
 from components.roles.backup.homes import HOMES_RECORD
 from components.roles.restore import host as restore_host
 from components.roles.users.accounts import Account
-from tests.unit.configs import HOST_KEY, PRIVATE_KEY, RawConfig, refusal
-
-BACKUP: RawConfig = {
-    "target": "sftp:keeper@192.0.2.9:/srv/backup/lab",
-    "host_key": HOST_KEY,
-    "private_key": PRIVATE_KEY,
-    "password": "password-nobody-may-see",
-}
+from tests.unit.components.roles.test_backup import SFTP
+from tests.unit.configs import refusal
 
 
 def test_a_limit_or_pattern_that_cannot_be_meant_is_refused() -> None:
@@ -33,11 +27,11 @@ def test_a_limit_or_pattern_that_cannot_be_meant_is_refused() -> None:
         ({"max_gb": "all"}, "max_gb", "from 1 to 100000"),
         ({"folder": "/x"}, "folder", ""),
     ):
-        said = refusal({"backup": {**BACKUP, "homes": section}}, "backup")
+        said = refusal({"backup": {**SFTP, "homes": section}}, "backup")
         assert f"tailrack:backup.homes.{key}" in said, section
         assert problem in said, section
     more = {"storage": {"homes": {"path": "/h", "type": "present"}}}
-    said = refusal({**more, "backup": {**BACKUP, "homes": {}}}, "backup")
+    said = refusal({**more, "backup": {**SFTP, "homes": {}}}, "backup")
     assert "tailrack:backup.homes: is set, and storage.homes is another server" in said
 
 

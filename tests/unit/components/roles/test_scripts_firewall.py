@@ -10,7 +10,7 @@ from components.roles.firewall.ports import HeldPorts, PortHolder, hold_ports
 from components.roles.order import holders, roles
 from components.roles.role import USERS
 from stacks.config import parse
-from tests.unit.configs import LAB
+from tests.unit.configs import LAB, MONITORING
 from tests.unit.shell import Shell, assert_ok, role_header, script_of
 
 
@@ -47,10 +47,7 @@ def test_our_ssh_server_is_closed_outside_the_tailnet(shell: Shell) -> None:
 EVERYTHING = {
     **LAB,
     "mlflow": {},
-    "monitoring": {
-        "receivers": [{"kind": "mail", "to": "a@b.c", "sender": "a@b.c", "smarthost": "b.c:25"}],
-        "grafana": {"source": "https://example.org/grafana.tar.gz", "sha256": "a" * 64},
-    },
+    "monitoring": MONITORING,
 }
 
 

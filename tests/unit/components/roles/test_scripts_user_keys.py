@@ -216,9 +216,7 @@ def test_another_opkssh_another_command_and_another_architecture_are_refused_and
     assert_fails(machine(node, values), "is arm64, and tailrack:oidc.checksums has no opkssh-linux-arm64")
 
 
-def test_a_removed_identity_opens_nothing_even_if_sshd_or_the_program_cannot_be_set_up(
-    node: Shell, values: dict[str, Value]
-) -> None:
+def test_a_removed_identity_opens_nothing_even_if_sshd_or_opkssh_fails(node: Shell, values: dict[str, Value]) -> None:
     assert_ok(machine(node, values))
     identities = node.path("/etc/opk/auth_id")
     assert "ada " in identities.read_text()
