@@ -43,10 +43,11 @@ def ensure_ganesha(path: str) -> None:
 
 def configure_ganesha(path: str) -> None:
     """Write the server's configuration from the export files, and make it read that; start it if it does not run."""
-    changed = files.write(GANESHA_FILE, configuration(path))
+    files.write(GANESHA_FILE, configuration(path))
     if not systemd.is_active(SERVER):
         run("systemctl", "restart", SERVER)
-    elif changed:
+    else:
+        # Also if the text did not change: a call that wrote it may have been ended before this.
         run("systemctl", "kill", "-s", "HUP", SERVER)
 
 

@@ -293,8 +293,11 @@ def register(
 
 def release(step: Step, node_name: str, nfs_exports_path: str, nfs_exports_node: str) -> None:
     """Leave the share of a storage node that has left (role mounts lets it go only as the last one)."""
-    if node_name == nfs_exports_node and mounts_at(nfs_exports_path):
-        attempt("umount", "-l", nfs_exports_path)
+    if node_name == nfs_exports_node:
+        for place in [mount.target for mount in mounts() if mount.source.endswith(f":{nfs_exports_path}")]:
+            # Nothing must mount it again: a mount waits for its lost server.
+            attempt("systemctl", "stop", f"{systemd.name_of_path(place)}.automount")
+            attempt("umount", "-l", place)
 
 
 def forget(step: Step, node_name: str, nfs_exports_path: str, nfs_exports_node: str, head_kernel_nfs: bool) -> None:
