@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 
 from components.cluster.cluster import Cluster
-from components.measurement.job_plans import STORAGE, TRAINING
+from components.measurement_jobs.job_plans import STORAGE, TRAINING
 from components.roles.order import roles
 from components.roles.tailnet.policy import Pods
 from stacks.config import StackConfig

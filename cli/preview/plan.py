@@ -12,7 +12,7 @@ from cli.output.terminal import one_line
 from cli.preview import effects
 from cli.preview.change import Change, changes, folded, in_order, split
 from cli.run_events import OPERATIONS, Event, Made, Summary
-from components.measurement.scopes import measured_nodes, why_measured
+from components.measurement_jobs.scopes import measured_nodes, why_measured
 from components.steps.command_line import is_step, read_request
 from components.steps.label import StepLabel
 

@@ -17,7 +17,7 @@ from components.cluster.nccl_validation import NcclValidation
 from components.cluster.secrets import HEADER_NAMES, MungeKey, passwords
 from components.cluster.tailnet_access import NO_KEY, TailnetAccess
 from components.host import Host
-from components.measurement.job_plans import job_plans
+from components.measurement_jobs.job_plans import job_plans
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
 from components.roles.role import header_of, secrets_of

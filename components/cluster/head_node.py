@@ -21,11 +21,11 @@ from components.cluster.secrets import MungeKey
 from components.cluster.tailnet_access import TailnetAccess
 from components.cluster.warnings import warnings_about
 from components.host import Host
-from components.measurement import plan
-from components.measurement.job_plans import deep_check_text, job_plans
+from components.measurement_jobs import plan
+from components.measurement_jobs.job_plans import deep_check_text, job_plans
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
-from components.roles.slurm.files import FILES, controller_files
+from components.roles.slurm.slurm_conf import FILES, controller_files
 from components.roles.slurm.versions import oldest_reached
 from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS, kept_request

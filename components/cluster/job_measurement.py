@@ -16,11 +16,11 @@ import pulumi
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
-from components.measurement.job_plans import JobPlan
-from components.measurement.plan import START_SECONDS, Node, script
-from components.measurement.scopes import retries
-from components.measurement.validate import MARGIN_SECONDS
-from components.roles.slurm.files import measured_settings
+from components.measurement_jobs.job_plans import JobPlan
+from components.measurement_jobs.plan import START_SECONDS, Node, script
+from components.measurement_jobs.scopes import retries
+from components.measurement_jobs.validate import MARGIN_SECONDS
+from components.roles.slurm.slurm_conf import measured_settings
 from components.steps import results
 from components.steps.composition import Script
 from components.steps.step import Step

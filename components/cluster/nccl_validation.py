@@ -19,11 +19,11 @@ from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
 from components.cluster.job_measurement import digest, measuring_step, member_lines, nodes_of
 from components.host import Host
-from components.measurement import plan as measurement_plan
-from components.measurement.plan import validation_job
-from components.measurement.scopes import Scope, kept_from, measurement_of, retries, scopes
+from components.measurement_jobs import plan as measurement_plan
+from components.measurement_jobs.plan import validation_job
+from components.measurement_jobs.scopes import Scope, kept_from, measurement_of, retries, scopes
 from components.roles.fabric.facts import TAILNET_INTERFACE, shared_interface
-from components.roles.slurm.files import measured_settings
+from components.roles.slurm.slurm_conf import measured_settings
 from components.settings.network_names import ON_THE_TAILNET
 from components.settings.types import CROSS_SITE, NODE
 from components.settings.validation import Validation

@@ -135,7 +135,7 @@ def version(command: str) -> str:
 
 def _phases() -> Iterator[str]:
     """Yield the modules that steps call: those that import the step."""
-    for folder in ("roles/*", "measurement"):
+    for folder in ("roles/*", "measurement_jobs"):
         for path in sorted(_FOLDER.glob(f"components/{folder}/*.py")):
             if "from components.node.step.step import" in path.read_text(encoding="utf-8"):
                 yield ".".join(path.relative_to(_FOLDER).with_suffix("").parts)

@@ -24,7 +24,7 @@ COMMANDS = {
     "storage-job": "components.validation.storage_job",
     "storage-node": "components.validation.storage_node",
 }
-MEASUREMENT, _TRAINING = "components/measurement", "examples/training"
+MEASUREMENT, _TRAINING = "components/measurement_jobs", "examples/training"
 # The files of jobs, by path: the installed program has them.
 FILES = (
     *(f"{MEASUREMENT}/{name}" for name in ("prepare.sh", "program.sh", "rank.sh")),

@@ -1,6 +1,6 @@
 """Measure one scope from the head node as a user: the preflight, the measuring jobs, and the search for slow nodes.
 
-The `plan` of its task is that of measurement/plan.py, and `cpu_job` measures CPUs. Needs only Python 3.10.
+The `plan` of its task is that of measurement_jobs/plan.py, and `cpu_job` measures CPUs. Needs only Python 3.10.
 """
 
 import json

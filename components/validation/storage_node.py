@@ -1,6 +1,6 @@
 """Measure one target on this node, as a task of the measuring job: `storage-node TARGET PART`.
 
-TARGET is a target of the plan (components/measurement/job_plans.py), as JSON. PART:
+TARGET is a target of the plan (components/measurement_jobs/job_plans.py), as JSON. PART:
 
   all     write, read and small files, on a target that only this node sees
   write   write and small files; leave the written file for the next node

@@ -122,7 +122,7 @@ _EXIT_MEANINGS: Mapping[str, Mapping[int, str]] = {
 }
 _BY_IMAGE = re.compile(r"^# tailrack image sets (NCCL_[ -~]{1,200})$", re.MULTILINE)
 _SET = re.compile(r"NCCL INFO (NCCL_[A-Z0-9_]{1,60}) set by environment to ([!-~]{1,200}?)\.?$", re.MULTILINE)
-# Settings that tailrack makes itself (measurement/rank.sh): they are never the cause.
+# Settings that tailrack makes itself (measurement_jobs/rank.sh): they are never the cause.
 _OWN = re.compile(r"^# tailrack sets (NCCL_[ -~]{1,200})$", re.MULTILINE)
 _WARNING = re.compile(r" NCCL WARN (.+)$", re.MULTILINE)
 _TAIL_LINES, _MOST_WARNINGS = 8, 3

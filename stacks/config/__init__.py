@@ -12,7 +12,7 @@ from typing import Any
 
 from components.roles.enroot_pyxis.settings import ARTIFACTS_VARIABLE
 from components.roles.order import roles
-from components.roles.slurm.files import refused_keys
+from components.roles.slurm.slurm_conf import refused_keys
 from components.settings.problems import ROOT, ConfigError, Report, shown
 from components.settings.types import word_set
 from stacks.config.checks import check

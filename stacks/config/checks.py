@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from components.roles.slurm.files import MAX_NODE_COUNT
 from components.roles.slurm.settings import Partition
+from components.roles.slurm.slurm_conf import MAX_NODE_COUNT
 from components.roles.users.settings import check_users
 from components.settings.money import too_much
 from components.settings.problems import ROOT, Report, Stack, show_name

@@ -176,7 +176,7 @@ Measure = Callable[[Mapping[str, Any], Node, str, bool], Mapping[str, Any] | Non
 
 
 class DeepCheck:
-    """The checks of one run. For `settings` see components/measurement/job_plans.py."""
+    """The checks of one run. For `settings` see components/measurement_jobs/job_plans.py."""
 
     def __init__(self, settings: Mapping[str, Any], measure: Measure | None = None, records: Path = RECORDS) -> None:
         self.settings, self.records = settings, records

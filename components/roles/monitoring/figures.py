@@ -45,7 +45,7 @@ _BUSBW = ("tailrack_busbw_gb_per_s", "Bus bandwidth of the last measurement, 1e9
 _FLOOR = ("tailrack_busbw_floor_gb_per_s", "Floor of the bus bandwidth.")
 _MOMENT = ("tailrack_measured_timestamp_seconds", "Time of the last measurement.")
 _VERDICT = ("tailrack_measurement_verdict", "1 for the verdict of the last measurement.")
-TRAINING = "training_benchmark"  # the name of its files (components/measurement/job_plans.py)
+TRAINING = "training_benchmark"  # the name of its files (components/measurement_jobs/job_plans.py)
 
 
 def measured_figures(

@@ -8,10 +8,10 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import matching, truth, version
 from components.roles.program import launcher
 from components.roles.role import USERS, File, Holder, Role, SlurmKey, template, unit, unit_like
-from components.roles.slurm.files import MAIL_PROGRAM
 from components.roles.slurm.folders import FROM_CONTROLLER, LINK, LOST_JOBS, PUBLISHED
 from components.roles.slurm.machine_keys import needs_cgroups
 from components.roles.slurm.retry import PROGRAM as RETRY
+from components.roles.slurm.slurm_conf import MAIL_PROGRAM
 
 # It installs PMIx's library under a name that is the same in every release. `srun --mpi=pmix` needs it where it is
 # called, which includes the head node.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Install nccl-tests, perftest and Open MPI in an image with CUDA and NCCL (Ubuntu or Debian), as root in the image.
 set -euo pipefail
-# As components/measurement/plan.py has it for builds on nodes.
+# As components/measurement_jobs/plan.py has it for builds on nodes.
 commit=a0b82b2260cf5152b9f8c061bbf7eaf0ba096432
 export DEBIAN_FRONTEND=noninteractive
 apt-get update

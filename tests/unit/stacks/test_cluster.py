@@ -8,7 +8,7 @@ import pulumi
 import pytest
 
 from cli.run_events import command_of
-from components.measurement import plan
+from components.measurement_jobs import plan
 from components.steps.label import StepLabel
 from tests.unit import recorded
 from tests.unit.configs import RawConfig

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.measurement.scopes import Scope, kept_from, measurement_of, scopes
+from components.measurement_jobs.scopes import Scope, kept_from, measurement_of, scopes
 from components.settings.types import CROSS_SITE
 from components.settings.validation import Validation
 from tests.unit.recorded import Build, certificate_of

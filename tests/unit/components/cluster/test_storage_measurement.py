@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.measurement.job_plans import STORAGE, targets
+from components.measurement_jobs.job_plans import STORAGE, targets
 from components.roles.program import command_line
 from components.validation.storage_figures import line_of
 from stacks.config import parse

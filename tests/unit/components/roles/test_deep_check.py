@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.measurement.job_plans import NICE, deep_check_text
+from components.measurement_jobs.job_plans import NICE, deep_check_text
 from components.roles.health import deep_check, gpu_records
 from components.roles.health.deep_check import DeepCheck, run
 from components.roles.order import roles

@@ -25,7 +25,7 @@ from components.roles.job_reports.report import Event, Report, event_files, read
 from components.roles.job_reports.send import Message, NotSent, post, send_mail
 from components.roles.order import roles
 from components.roles.role import template
-from components.roles.slurm.files import controller_files, slurm_conf
+from components.roles.slurm.slurm_conf import controller_files, slurm_conf
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.slurm import SlurmError
 from stacks.config import parse

@@ -30,7 +30,7 @@ ELSEWHERE = {
 
 # Names of networks, which settings and hosts share.
 ALSO = {"components.settings.network_names"}
-ROOMS = ("node", "slurm_commands", "validation", "roles", "measurement")
+ROOMS = ("node", "slurm_commands", "validation", "roles", "measurement_jobs")
 
 
 def texts(archive: bytes) -> dict[str, str]:

@@ -21,11 +21,11 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
 from components.roles.role import Value, render
 from components.roles.slurm.controller import merged
-from components.roles.slurm.files import controller_files
 from components.roles.slurm.fragment import memory_values, node_values
 from components.roles.slurm.machine_keys import machine_keys
 from components.roles.slurm.nodes import NodeFiles, write_node
 from components.roles.slurm.settings import known_keys
+from components.roles.slurm.slurm_conf import controller_files
 from components.settings.types import Gpu
 from stacks.config import parse
 from tests.unit.configs import LAB, RawConfig

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from components.measurement import plan
+from components.measurement_jobs import plan
 from components.node.step.values import names
 from components.roles.role import FOLDER, Role
 from components.steps import composition

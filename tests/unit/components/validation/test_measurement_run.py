@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from components.measurement.plan import Node, gpu_measurement, mpi_apart, plan
-from components.measurement.scopes import Scope, measurement_of
+from components.measurement_jobs.plan import Node, gpu_measurement, mpi_apart, plan
+from components.measurement_jobs.scopes import Scope, measurement_of
 from components.settings.validation import Nccl, Validation
 from components.validation import figures, measurement_run, nccl_tests, results, slurm_jobs
 from components.validation.model import Measurement

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from components.measurement.node_states import (
+from components.measurement_jobs.node_states import (
     BUSY,
     DRAINED,
     IDLE,
@@ -52,7 +52,7 @@ class ValidateValues:
     scope        name of the measurement (a site, or cross-site)
     settings     digest of the settings: a change measures all nodes again
     run_as       the user who submits
-    plan         plan of the measurement (components/measurement/plan.py), as JSON
+    plan         plan of the measurement (components/measurement_jobs/plan.py), as JSON
     driver       command line of the program that submits the jobs and reads their output (components/validation)
     job_script   text for sbatch, for all nodes, if they have no GPUs
     queue_limit, run_limit, measurement_limit   seconds to wait for the nodes, for one job, and for all jobs

@@ -11,9 +11,9 @@ from unittest import mock
 
 import pytest
 
-from components.measurement import node_states
-from components.measurement.plan import Node, plan
-from components.measurement.scopes import Scope, measurement_of
+from components.measurement_jobs import node_states
+from components.measurement_jobs.plan import Node, plan
+from components.measurement_jobs.scopes import Scope, measurement_of
 from components.node.locks import Lock
 from components.roles.program import program
 from components.settings.validation import Validation
@@ -100,7 +100,7 @@ class Cluster:
             "driver": f"python3 -I -S {self.program} measure", "plan": self.plan(members),
         }  # fmt: skip
         with mock.patch.object(node_states, "answers_at", lambda address: address not in silent):
-            return shell.step(single("components.measurement.validate"), header, action)
+            return shell.step(single("components.measurement_jobs.validate"), header, action)
 
     def plan(self, members: list[str]) -> str:
         """What the head node is told of the members: two ranks each, on CPUs."""

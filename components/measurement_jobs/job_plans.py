@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from components.measurement.plan import (
+from components.measurement_jobs.plan import (
     RUNS,
     START_SECONDS,
     Node,
@@ -119,7 +119,7 @@ def _training(settings: Training, nodes: Mapping[str, str], any_of: Mapping[str,
         settings={**figures, "version": _TRAINING_VERSION},
         any_nodes=any_of,
         job=render(
-            "measurement/templates/training_job.sh.j2",
+            "measurement_jobs/templates/training_job.sh.j2",
             minutes=settings.time_limit_minutes,
             python=shlex.quote(settings.python or ("python3" if settings.image else "/usr/bin/python3")),
             image=shlex.quote(settings.image) if settings.image else "",
@@ -208,7 +208,7 @@ def _storage(
         nodes=nodes,
         settings={**sizes, **saved, "version": _STORAGE_VERSION, "targets": [asdict(target) for target in measured]},
         any_nodes=any_of,
-        job=render("measurement/templates/storage_job.sh.j2", minutes=minutes),
+        job=render("measurement_jobs/templates/storage_job.sh.j2", minutes=minutes),
         run_seconds=minutes * 60 + 60,
         in_state=_floors_in_state(settings, measured, all_sites),
         of_nodes=of_nodes,

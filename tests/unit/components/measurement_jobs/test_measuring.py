@@ -17,7 +17,7 @@ from components.validation.wording import environment_settings
 from tests.unit.components.validation.test_nccl_output import SECRET, written
 from tests.unit.shell import assert_fails, assert_ok
 
-SCRIPTS = Path(__file__).parents[4] / "components" / "measurement"
+SCRIPTS = Path(__file__).parents[4] / "components" / "measurement_jobs"
 REAL = Path(__file__).parents[3] / "fixtures/nccl_tests/nccl-tests-2.19-1x2-H200-nvlink-nvls-off.txt"
 
 
@@ -83,7 +83,7 @@ def test_a_rank_finds_the_efa_plugin_in_awss_folder(node: Node, monkeypatch: pyt
     text = (SCRIPTS / "rank.sh").read_text()
     assert "/opt/amazon/" in text
     (node.root / "scripts/rank.sh").write_text(text.replace("/opt/amazon/", f"{node.root}/amazon/"))
-    monkeypatch.setattr("tests.unit.components.measurement.test_measuring.SCRIPTS", node.root / "scripts")
+    monkeypatch.setattr("tests.unit.components.measurement_jobs.test_measuring.SCRIPTS", node.root / "scripts")
     node.stub("all_reduce_perf", 'echo "library path: $LD_LIBRARY_PATH"; : >"$NCCL_DEBUG_FILE"')
     own = {**PROGRAM, "TAILRACK_PROGRAM": str(node.root / "bin"), "LD_LIBRARY_PATH": "/own"}
     assert node.run("rank", "1", **own).stdout == "library path: /own\n"

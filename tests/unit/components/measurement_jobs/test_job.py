@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from components.measurement.plan import nccl_job, validation_job
+from components.measurement_jobs.plan import nccl_job, validation_job
 from components.settings.validation import Nccl
 from components.validation.model import Measurement
 

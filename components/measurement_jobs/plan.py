@@ -44,7 +44,7 @@ class Node:
 @cache
 def script(command: str = "measure") -> composition.Script:
     """Return the script of a measurement's step. `command`: that of the program that runs the jobs."""
-    return composition.single("components.measurement.validate").with_texts({"driver": command_line(command)})
+    return composition.single("components.measurement_jobs.validate").with_texts({"driver": command_line(command)})
 
 
 def mpi_of(nodes: Mapping[str, Node], settings: Validation) -> dict[str, str]:
@@ -216,7 +216,7 @@ def validation_job(scope: str, nodes: tuple[str, ...], measurement: Measurement,
     switches   the number of sites that the job may span
     """
     return render(
-        "measurement/templates/validation_job.sh.j2",
+        "measurement_jobs/templates/validation_job.sh.j2",
         scope=scope,
         nodes=nodes,
         measurement=measurement,
@@ -232,7 +232,7 @@ def nccl_job(scope: str, settings: Nccl, minutes: int) -> str:
     minutes    the job's time limit
     """
     return render(
-        "measurement/templates/nccl_job.sh.j2",
+        "measurement_jobs/templates/nccl_job.sh.j2",
         scope=scope,
         partition=settings.partition or "all",
         minutes=minutes,
