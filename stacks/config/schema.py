@@ -4,6 +4,7 @@ It knows less than `parse`, which also checks what depends on other keys, files 
 """
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,13 @@ class _Untitled(GenerateJsonSchema):
 
 def text() -> str:
     """Return the schema as the file has it."""
-    return json.dumps(schema(), indent=1) + "\n"
+    # Each text is on one line: editors show a line break of a docstring as one.
+    return re.sub(r"(?<!\\)\\n", " ", json.dumps(schema(), indent=1)) + "\n"
 
 
 def schema() -> dict[str, Any]:
     """Return the schema of the stack files of clusters and pools."""
     models: list[type[Section]] = [StackConfig, PoolConfig, *(kind.model for kind in KINDS.values())]
-
     refs, whole = models_json_schema(
         [(model, "validation") for model in models], ref_template=_REF, schema_generator=_Untitled
     )

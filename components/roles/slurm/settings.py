@@ -1,12 +1,13 @@
 """The sections `slurm` and, of a pool, `elastic`."""
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from slurmutils import SlurmConfig
 
 from components.roles.slurm.versions import NEEDED, RELEASES, release
@@ -65,10 +66,20 @@ TimeLimit = Annotated[
     must(lambda limit: limit.strip("0:-"), "is zero", "Slurm would kill every job in the partition at once"),
     Help("a time limit of Slurm", 'write minutes, "HH:MM:SS", "D-HH:MM" (in quotes) or UNLIMITED'),
 ]
+
+
+def _number(value: object) -> object:
+    """Return a whole number without a point. Infinity and NaN are no numbers of Slurm."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("not a finite number")
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 # A bare true is no text, because some keys need YES and others 1.
 Setting = Annotated[
     str,
     Field(coerce_numbers_to_str=True),
+    BeforeValidator(_number),
     must(lambda text: text.strip() and text.isprintable() and "#" not in text, "is empty, or has a line break or '#'"),
     must(lambda text: text.count('"') % 2 == 0, "has an unpaired double quote"),
     must(full(r".*[^\\]"), "ends with a backslash", "slurmctld would append the next line"),

@@ -18,7 +18,6 @@ WIREGUARD_PORT = 41641
 Kind = Literal["tailscale", "control_url", "existing", "lab"]  # of tailnet
 TAILSCALE, CONTROL_URL, EXISTING, OF_A_SITE = "tailscale", "control_url", "existing", "lab"
 CREDENTIALS = ("api_key", "oauth_client_id", "oauth_client_secret", "identity_token", "audience")
-
 API = "https://api.tailscale.com"
 LAB_CONTROL = "control.lab"  # containers of one machine
 _CREDENTIALS = "copy it from the admin console, Settings, Trust credentials"
@@ -42,7 +41,8 @@ ControlUrl = Annotated[
     Field(max_length=300),
     must(full(_URL), "is not the http:// or https:// address of a control server, with a port from 1 to 65535 or none"),
     must(
-        lambda url: url.startswith("https:") or is_here(url) or urlsplit(url).hostname == LAB_CONTROL,
+        # is_here comes first: it rejects brackets without an IPv6 address in them.
+        lambda url: is_here(url) or url.startswith("https:") or urlsplit(url).hostname == LAB_CONTROL,
         "is http://, so the auth key would cross the network in plain text",
     ),
     _without_slash,
@@ -81,7 +81,6 @@ Secret = Annotated[
 ]
 AuthKey = Annotated[Secret, AfterValidator(_auth_key)]
 PoolAuthKey = Annotated[Secret, AfterValidator(partial(_auth_key, ephemeral=True))]
-
 Identity = Annotated[str, Field(pattern=r"^[A-Za-z0-9_/.:-]{1,200}$")]
 
 

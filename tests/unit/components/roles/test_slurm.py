@@ -78,7 +78,7 @@ LARGE = Model(
         "sites": [{"name": site, "kind": "lab", "pools": [{"name": site[0]}]} for site in ("rack", "cloud", "desk")],
         "slurm": {
             "partitions": [{"name": "long", "sites": ["rack", "cloud"], "max_time": "7-00:00:00"}],
-            "settings": {"KillWait": "45", "CompleteWait": "10"},
+            "settings": {"KillWait": "45", "CompleteWait": 10.0},
         },
         "validation": {},
     },
