@@ -142,8 +142,7 @@ class HeadNode(Member):
         )
         self.storage = storage(self.link) if storage else None
         share = self.storage.share if self.storage else None
-        if self.storage:
-            self.link = replace(self.link, share_address=self.storage.facts["tailnet_ip"])
+        self.link = replace(self.link, share_address=(self.storage or self).facts["tailnet_ip"])
         values |= {
             "share_address": self.link.share_address,
             "share_name": OutputField(share.result, "share_name") if share else "",

@@ -109,7 +109,8 @@ def users(settings: ClusterSettings) -> Role:
     """People's accounts, with the same uid and gid on every node, and their homes; on the share without `homes`."""
     lines = [(user.name, user.uid, user.gid) for user in settings.users]
     values = {"lines": lines, "homes": settings.storage.homes.path if settings.storage.homes else ""}
-    return Role("users", after=("machine",), values=values, on_pods=("check", "machine", "leave"))
+    after = ("machine", *settings.storage.mounted_by)
+    return Role("users", after=after, values=values, on_pods=("check", "machine", "leave"))
 
 
 def costs(_settings: ClusterSettings) -> Role:
@@ -262,12 +263,7 @@ def roles(settings: ClusterSettings) -> tuple[Role, ...]:
 
     A machine leaves in the reverse order. Raises ValueError if roles wait for one another or two have the same name.
     """
-    makers = [*ROLES]
-    if settings.storage.node:
-        # The head node mounts the share before it writes there.
-        makers.remove(nfs_exports)
-        makers.insert(makers.index(names), nfs_exports)
-    ordered = in_order([role for make in makers if (role := make(settings)) is not None])
+    ordered = in_order([role for make in ROLES if (role := make(settings)) is not None])
     # Values that these roles get from all roles.
     more_values: dict[str, dict[str, Value]] = {
         "firewall": {

@@ -101,11 +101,9 @@ def suggest(key: str, valid: Collection[str]) -> str:
         return f"write one of the {len(valid)} valid names"
     names = sorted(valid)
     similar = difflib.get_close_matches(key, names, n=1) if len(key) <= _LONGEST_NAME else []
-    return (
-        f"did you mean {shown(similar[0])}?"
-        if similar
-        else f"write one of: {', '.join(show_name(name, _KEY) for name in names)}"
-    )
+    if similar:
+        return f"did you mean {shown(similar[0])}?"
+    return f"write one of: {', '.join(show_name(name, _KEY) for name in names)}"
 
 
 class Report:

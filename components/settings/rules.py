@@ -58,6 +58,8 @@ def check_unique(
 ) -> dict[Any, str]:
     """Report values of a key, in any case, that two sections have. Return the place of each value's first section.
 
+    GitHub and opkssh ignore the case, and all other names are in lower case.
+
     problem   completes "VALUE ..."; `{}` in it is the place of the first section
     others    places of other sections, by their values
     """

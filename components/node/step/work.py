@@ -174,10 +174,11 @@ class Work:
         values = {name: self.values[name] for name in names}
         inputs = json.dumps([str(Path(__file__).parents[3]), self.step.repair, calls, values], sort_keys=True)
         digest = hashlib.sha256(inputs.encode()).hexdigest()
-        last, _, answer = (files.read(JOINED) or "").partition("\n")
-        if last == digest and getattr(importlib.import_module(module), function)(result := json.loads(answer)):
+        last, _, text = (files.read(JOINED) or "").partition("\n")
+        answer = json.loads(text) if last == digest else None
+        if answer is not None and getattr(importlib.import_module(module), function)(answer):
             note("nothing of the join has changed")
-            self.step.results |= result
+            self.step.results |= answer
             return
         files.remove(JOINED)
         before = {**self.step.results}

@@ -19,13 +19,13 @@ from components.roles.role import File, Role, unit, unit_like
 PROGRAM, UNIT = "tailrack-names", "tailrack-names.service"
 
 
-def role(_settings: ClusterSettings) -> Role:
+def role(settings: ClusterSettings) -> Role:
     """Return the role, which is the same on every machine. The machine's DNS settings stay as they are."""
     # Slurm's daemons require the other unit, and would stop whenever this one stops.
     follow, about = f"/usr/local/sbin/{PROGRAM} follow", "Update names when machines join or leave"
     return Role(
         "names",
-        after=("tailnet",),
+        after=("tailnet", *settings.storage.mounted_by),
         on_pods=("register",),
         files={
             "machine": (

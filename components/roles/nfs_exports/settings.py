@@ -57,6 +57,11 @@ class Storage(Section):
     homes: Mount | None = key(fix='write {path: /homes, source: "10.0.0.5:/home"}', default=None)
     """A file system of yours that has the users' homes, instead of the share: a mount that all machines need."""
 
+    @property
+    def mounted_by(self) -> tuple[str, ...]:
+        """The role that mounts a storage node's share on the head node, before others write there."""
+        return ("nfs_exports",) if self.node else ()
+
     def check(self, stack: Stack, report: Report) -> None:
         for name, folder in (("path", self.path), ("mount", self.mount)):
             _, top, *below = folder.split("/")

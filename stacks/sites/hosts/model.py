@@ -183,10 +183,8 @@ class HostsSite(Site):
             # Behind another bastion, the same address is another machine.
             bastion_address = site.bastion.address if site.bastion else None
             if (twin := first.setdefault((bastion_address, host.address, host.port), host)) is not host:
-                problem, fix = (
-                    f"with port {host.port} is also {report.place(twin)}",
-                    "write another, or delete one of the two",
-                )
+                problem = f"with port {host.port} is also {report.place(twin)}"
+                fix = "write another, or delete one of the two"
                 report.bad((host, "address"), problem, "one machine would be set up as two nodes", fix)
         for hosts in holders.values():
             if len(hosts) > 1:

@@ -57,11 +57,8 @@ class RunPodSite(RentedSite):
             for attempt in places:
                 count = re.match(r"(\d+)x_", attempt.type or "")
                 if count and int(count[1]) not in COUNTS[1:]:
-                    breaks, fix = (
-                        "RunPod has no such type",
-                        "write 2x_, 4x_ or 8x_ before the GPU's id, or the id alone",
-                    )
-                    report.bad((attempt, "type"), "is not a type for pods", breaks, fix)
+                    fix = "write 2x_, 4x_ or 8x_ before the GPU's id, or the id alone"
+                    report.bad((attempt, "type"), "is not a type for pods", "RunPod has no such type", fix)
         if self.name == stack.head.site:
             check_head(stack.head, report)
         else:
