@@ -269,14 +269,12 @@ class ComputeNode(Member):
         self.facts = prepare.result
         values |= detected_header(host, self.facts, head.settings, head.cgroups, values["nfs_exports_path"])
         self.confined = values["node_confined"]
-        self._in_tailnet = access.after_join(host.name, self.facts, self, prepare.resource, host.adopt)
+        self._in_tailnet = in_tailnet = access.after_join(host.name, self.facts, self, prepare.resource, host.adopt)
         self.gpus = detected_gpus(host, self.facts)
         self._values, self._steps, self._node_script, self._services = values, steps, node_script, services
         if serves:
             label = "serve the share"
-            self.share = self._step(
-                "storage", storage, composition.STORAGE, values, label, self._in_tailnet, needed=True
-            )
+            self.share = self._step("storage", storage, composition.STORAGE, values, label, in_tailnet, needed=True)
         else:
             self.join(head)
 

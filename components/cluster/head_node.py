@@ -150,16 +150,14 @@ class HeadNode(Member):
         # The program sets node_name for each node that it removes.
         expire_values = {name: values[name] for name in expire.reads - {"node_name"}}
         expire_request = combine(expire_values, lambda resolved: kept_request(host.name, resolved))
+        in_tailnet = access.after_join(host.name, self.facts, self, prepare.resource, host.adopt)
         head = self._step(
             "head",
             head_script,
             phases,
             {**values, "head_expire_values": expire_request},
             "users, NFS server, slurmctld",
-            [
-                *access.after_join(host.name, self.facts, self, prepare.resource, host.adopt),
-                *([share.resource] if share else []),
-            ],
+            [*in_tailnet, *([share.resource] if share else [])],
             needed=True,
             limit_seconds=limit_with_jobs(settings),
         )

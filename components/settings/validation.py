@@ -26,9 +26,7 @@ def largest(data: dict[str, int]) -> int:
 
 LeastSize = Annotated[
     types.Size,
-    types.must(
-        lambda size: size % 4 == 0, "is not a multiple of 4, the bytes of a number", fix="write one such as 64K"
-    ),
+    types.must(lambda size: not size % 4, "is not a multiple of 4, the bytes of a number", fix="write one such as 64K"),
 ]
 
 

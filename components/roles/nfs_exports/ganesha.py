@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from components.node import files, systemd
+from components.node.locks import PRIVATE
 from components.node.run import run
 from components.roles.foreign_cluster.host import set_aside
 from components.roles.nfs_exports.exports import EXPORTS_DIR, own_exports
@@ -12,6 +13,8 @@ SERVER = "nfs-ganesha"
 UNIT_FOLDER = f"{systemd.UNITS}/{SERVER}.service.d"
 # The package's file, for the day the machine leaves.
 BEFORE = f"{GANESHA_FILE}.tailrack-before"
+# The text that the server has read: a call may end between writing its file and the signal.
+_READ = f"{PRIVATE}/ganesha-has-read"
 
 # The head node writes to the disk without the server. Nodes see such writes after about two seconds (it counts whole
 # ones), not after the default of a minute.
@@ -43,12 +46,13 @@ def ensure_ganesha(path: str) -> None:
 
 def configure_ganesha(path: str) -> None:
     """Write the server's configuration from the export files, and make it read that; start it if it does not run."""
-    files.write(GANESHA_FILE, configuration(path))
+    text = configuration(path)
+    files.write(GANESHA_FILE, text)
     if not systemd.is_active(SERVER):
         run("systemctl", "restart", SERVER)
-    else:
-        # Also if the text did not change: a call that wrote it may have been ended before this.
+    elif files.read(_READ) != f"{text}\n":
         run("systemctl", "kill", "-s", "HUP", SERVER)
+    files.write(_READ, text)
 
 
 def configuration(path: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import list_of, matching, truth, whole
 from components.roles.nfs_exports.exports import LIST
@@ -42,6 +43,8 @@ def role(settings: ClusterSettings) -> Role:
                 *(replace(file, text=file.text.replace("Unit=", watched)) for file in units),
             )
         },
+        # systemd loses what a path unit watches while it reads its units again. Machines without the program skip this.
+        tasks={"machine": (Task("close-share", (f"/usr/local/sbin/{PROGRAM}", "close")),)},
         facts={
             "check": {"kernel_nfs_server": truth, "open_ports": list_of(whole(1, 65535))},
             "head": {"own_file_system": truth},

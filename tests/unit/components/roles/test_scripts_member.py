@@ -222,10 +222,8 @@ def test_a_job_that_cannot_be_requeued_is_cancelled_with_its_owners_name_and_the
     done = head.run("down", slurm_job_limit_seconds=0)
     assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
     assert "scancel 41" in head.shell.calls
-    assert (
-        "cancelling job 41 of ada, which cannot be requeued"
-        in head.shell.path("/var/log/tailrack/b1-register.log").read_text()
-    )
+    log = head.shell.path("/var/log/tailrack/b1-register.log").read_text()
+    assert "cancelling job 41 of ada, which cannot be requeued" in log
 
 
 @pytest.mark.parametrize(

@@ -336,11 +336,8 @@ def test_a_user_sees_which_notice_ended_or_requeued_a_job() -> None:
     lost = why_it_ended(job(flags=("NODE_FAIL",), failed_node="a1"))
     assert lost.sentences == (f"One of its nodes was lost: {CAUSE}.",)
     waiting = job(flags=("PENDING",), reason="BeginTime", restarts=1)
-    assert (
-        why_it_waits(waiting, [], str.split)
-        .sentences[0]
-        .startswith(f"It went back to the queue, 1 time so far: {CAUSE}.")
-    )
+    sentence = why_it_waits(waiting, [], str.split).sentences[0]
+    assert sentence.startswith(f"It went back to the queue, 1 time so far: {CAUSE}.")
     runs = with_cause_sentence(job(flags=("RUNNING",), restarts=1), Why(("It runs.",)))
     assert runs.sentences == ("It runs.", f"It was requeued because {CAUSE}.")
     assert with_cause_sentence(job(), ended) == ended
