@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cli.run_events import Event
-from components.roles.nfs_exports.exports import clients
-from components.roles.slurm.versions import RELEASES, oldest_accepted, release, upgrade_path
+from components.roles.slurm.slurm.versions import RELEASES, oldest_accepted, release, upgrade_path
+from components.roles.storage.share.exports import clients
 from components.steps.command_line import read_request
 from components.steps.label import StepLabel
 from stacks.config.allow import (

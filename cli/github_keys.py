@@ -22,7 +22,7 @@ from cli.output.terminal import one_line
 from cli.pulumi.workspace import CliError
 from cli.stack_config.edit import write_section
 from cli.stack_config.stack_file import read_stack_file
-from components.roles.users.settings import is_github_name
+from components.roles.access.users.settings import is_github_name
 from components.settings.problems import shown
 from components.settings.ssh_keys import UsersKey
 from stacks.http_client import ApiError, call

@@ -11,8 +11,8 @@ from cli.head.answer import ask_head, connections_by_machine
 from cli.lab_commands import STATE_DIR
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from components.roles.tailrack_command.host import COMMAND
-from components.roles.tailrack_command.ssh_config import Facts, Login, blocks
+from components.roles.commands.tailrack.host import COMMAND
+from components.roles.commands.tailrack.ssh_config import Facts, Login, blocks
 from stacks.sites.hosts.bastions import hops_of
 
 _DEFAULT_PORT = 22

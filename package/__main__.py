@@ -20,7 +20,7 @@ from pulumi.provider import ConstructResult, Provider, main  # noqa: E402
 from pulumi.runtime import settings  # noqa: E402
 
 from components.cluster.head_link import HeadLink  # noqa: E402
-from components.roles.tailnet.settings import TAILSCALE  # noqa: E402
+from components.roles.network.tailnet.settings import TAILSCALE  # noqa: E402
 from components.settings.problems import ROOT  # noqa: E402
 from package.arguments import CLUSTER, JOINED, POOL, SCHEMA, Config, camel, of_another_stack  # noqa: E402
 from stacks.cluster import ClusterStack  # noqa: E402

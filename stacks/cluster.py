@@ -8,8 +8,8 @@ import pulumi
 
 from components.cluster.cluster import Cluster
 from components.measurement_jobs.job_plans import STORAGE, TRAINING
+from components.roles.network.tailnet.policy import Pods
 from components.roles.order import roles
-from components.roles.tailnet.policy import Pods
 from stacks.config import StackConfig
 from stacks.outputs import headline
 from stacks.read_outputs import StackOutputs, read_outputs

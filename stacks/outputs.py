@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from components.roles.fabric.facts import interfaces_of
-from components.roles.slurm.versions import upstream_of
+from components.roles.network.fabric.facts import interfaces_of
+from components.roles.slurm.slurm.versions import upstream_of
 from components.settings.types import CROSS_SITE, NODE
 from components.validation.results import scopes_of
 
@@ -53,7 +53,7 @@ def fabric_output(
     """Return the networks of a site: each node's interfaces, the best first, and notes about problems.
 
     nodes    site by node
-    proven   result of proving a node's fabric, by node (components/roles/fabric/groups.py); None on the tailnet
+    proven   result of proving a node's fabric, by node (components/roles/network/fabric/groups.py); None on the tailnet
     """
     results = {node: result for node, result in proven.items() if result and nodes[node] == site}
     notes = [result["note"] for result in results.values() if result["note"]]

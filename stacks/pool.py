@@ -10,9 +10,9 @@ import pulumi
 from components.cluster.head_link import HeadLink
 from components.cluster.pool import Pool
 from components.cluster.warnings import warnings_about_pool
+from components.roles.network.tailnet.policy import Pods, ports
+from components.roles.network.tailnet.settings import TAILSCALE
 from components.roles.order import roles
-from components.roles.tailnet.policy import Pods, ports
-from components.roles.tailnet.settings import TAILSCALE
 from components.settings.problems import ROOT, Problem
 from stacks.config import ConfigError, PoolConfig
 from stacks.joining import is_measured, peer, problems

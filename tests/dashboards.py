@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-FOLDER = Path(__file__).parents[1] / "components/roles/grafana/dashboards"
+FOLDER = Path(__file__).parents[1] / "components/roles/monitoring/grafana/dashboards"
 
 
 class Asked(NamedTuple):

@@ -10,7 +10,7 @@ From its source, alike in 24.11.5 and 26.05 (src/slurmctld: controller.c, _slurm
 So from the moment at which a node falls silent, it is DOWN after two thirds to five thirds of SlurmdTimeout. With a
 reconfiguration of slurmctld (a node joins or leaves) rounds begin anew, and the first takes nobody for DOWN: that may
 be a third later then, and is never before the two thirds. The product needs but one number of it (SLURMD_TIMEOUT of
-components/roles/slurm/slurm_conf.py).
+components/roles/slurm/slurm/slurm_conf.py).
 """
 
 from dataclasses import dataclass

@@ -23,8 +23,8 @@ from cli.output.terminal import one_line
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.run_events import Made
-from components.roles.tailrack_command.elastic import Status
-from components.roles.tailrack_command.host import COMMAND
+from components.roles.commands.tailrack.elastic import Status
+from components.roles.commands.tailrack.host import COMMAND
 from components.validation.untrusted import read
 
 # Seconds between two questions to the head node, and after an error.

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from components.node.waiting import within
-from components.roles.tailrack_command.elastic import NO_MACHINE, no_machine
+from components.roles.commands.tailrack.elastic import NO_MACHINE, no_machine
 from components.slurm_commands.nodes import BUSY
 from components.validation.preflight.drain import SICK_PREFIXES
 

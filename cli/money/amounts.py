@@ -15,8 +15,8 @@ from cli.output.terminal import one_line
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.run_events import nodes_of
-from components.roles.tailrack_command.costs import ESTIMATE, Cost, as_rows, longest_idle, sums
-from components.roles.tailrack_command.host import COMMAND
+from components.roles.commands.tailrack.costs import ESTIMATE, Cost, as_rows, longest_idle, sums
+from components.roles.commands.tailrack.host import COMMAND
 from components.settings.money import CURRENCIES, DEFAULT_CURRENCY
 from stacks.config import PoolConfig, StackConfig
 

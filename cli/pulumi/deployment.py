@@ -2,7 +2,7 @@
 
 Before a run it looks for a head node that was restored from a backup older than the newest in the stack's state. The
 owner of a backup target can hide the newest backups. The backup role's services step prints the time of the last
-backup (components/roles/backup/host.py), which stays in the state when the head node is lost.
+backup (components/roles/storage/backup/host.py), which stays in the state when the head node is lost.
 """
 
 from __future__ import annotations

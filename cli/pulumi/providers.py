@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components.roles.tailnet.settings import derived_kind
+from components.roles.network.tailnet.settings import derived_kind
 from stacks.yaml_file import FileError, read_yaml
 
 PROJECT = Path(__file__).resolve().parents[2]

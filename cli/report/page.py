@@ -16,7 +16,7 @@ from cli.report.overall import judged, overall
 from cli.report.storage import NUMBERS as STORAGE_NUMBERS
 from cli.report.storage import storage_of, training_of
 from cli.report.tables import node_figures
-from components.roles.tailrack_command.costs import duration
+from components.roles.commands.tailrack.costs import duration
 from components.validation.results import COLUMNS, bandwidth, table_rows
 
 

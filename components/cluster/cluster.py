@@ -19,9 +19,9 @@ from components.cluster.tailnet_access import NO_KEY, TailnetAccess
 from components.host import Host
 from components.measurement_jobs.job_plans import job_plans
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.network.tailnet.policy import relay_port
 from components.roles.order import roles
 from components.roles.role import header_of, secrets_of
-from components.roles.tailnet.policy import relay_port
 from components.steps.step import REPAIR
 from components.steps.values import as_output
 

@@ -15,11 +15,11 @@ from components.cluster.head_link import HeadLink
 from components.cluster.tailnet_access import NO_KEY, TailnetAccess
 from components.host import Host, Machine
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.nfs_exports.exports import export_line
+from components.roles.network.tailnet.policy import pod_tag
 from components.roles.role import Role
-from components.roles.slurm.fragment import NodeGpus, memory_values, node_values
-from components.roles.slurm.machine_keys import machine_keys
-from components.roles.tailnet.policy import pod_tag
+from components.roles.slurm.slurm.fragment import NodeGpus, memory_values, node_values
+from components.roles.slurm.slurm.machine_keys import machine_keys
+from components.roles.storage.share.exports import export_line
 from components.settings.network_names import ON_THE_TAILNET
 from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS, kept_request
@@ -217,7 +217,7 @@ class ComputeNode(Member):
     facts    Output[dict], the facts that `prepare` reported; Slurm's version is the installed or the future one
     gpus     Output[str], the GPUs of the machine: `h200:8`, or empty
     path     how the head node reaches it: `direct`, `peer-relay` or `relay`
-    fabric   the result of the fabric proof in its site (components/roles/fabric/groups.py); None on the tailnet
+    fabric   the result of the fabric proof in its site (components/roles/network/fabric/groups.py); None on the tailnet
     confined whether cgroups confine jobs on it
     ready    the resource after which Slurm gives the node jobs
     share    the step after which a storage node serves the share
@@ -267,7 +267,7 @@ class ComputeNode(Member):
         phases, renewed = (*steps.check, *steps.join), access.renewed_secrets
         prepare = self._prepare(prepare_script, phases, values, delivered, TIME_LIMIT_SECONDS, renewed=renewed)
         self.facts = prepare.result
-        values |= detected_header(host, self.facts, head.settings, head.cgroups, values["nfs_exports_path"])
+        values |= detected_header(host, self.facts, head.settings, head.cgroups, values["share_path"])
         self.confined = values["node_confined"]
         self._in_tailnet = in_tailnet = access.after_join(host.name, self.facts, self, prepare.resource, host.adopt)
         self.gpus = detected_gpus(host, self.facts)

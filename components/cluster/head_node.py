@@ -25,8 +25,8 @@ from components.measurement_jobs import plan
 from components.measurement_jobs.job_plans import deep_check_text, job_plans
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
-from components.roles.slurm.slurm_conf import FILES, controller_files
-from components.roles.slurm.versions import oldest_reached
+from components.roles.slurm.slurm.slurm_conf import FILES, controller_files
+from components.roles.slurm.slurm.versions import oldest_reached
 from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS, kept_request
 from components.steps.step import Step
@@ -113,7 +113,7 @@ class HeadNode(Member):
         cgroups = settings.slurm.cgroups
         confined = self.facts["cgroups"] if cgroups is None else pulumi.Output.from_input(cgroups)
         self.confined = confined
-        values |= detected_header(host, self.facts, settings, confined, values["nfs_exports_path"])
+        values |= detected_header(host, self.facts, settings, confined, values["share_path"])
         self.path: Value = "self"
         files = pulumi.Output.all(address=self.facts["tailnet_ip"], cgroups=confined).apply(
             lambda resolved: dict(controller_files(settings, roles, sites, resolved["address"], resolved["cgroups"]))

@@ -20,7 +20,7 @@ from components.measurement_jobs.job_plans import JobPlan
 from components.measurement_jobs.plan import START_SECONDS, Node, script
 from components.measurement_jobs.scopes import retries
 from components.measurement_jobs.validate import MARGIN_SECONDS
-from components.roles.slurm.slurm_conf import measured_settings
+from components.roles.slurm.slurm.slurm_conf import measured_settings
 from components.steps import results
 from components.steps.composition import Script
 from components.steps.step import Step

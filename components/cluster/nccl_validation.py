@@ -22,8 +22,8 @@ from components.host import Host
 from components.measurement_jobs import plan as measurement_plan
 from components.measurement_jobs.plan import validation_job
 from components.measurement_jobs.scopes import Scope, kept_from, measurement_of, retries, scopes
-from components.roles.fabric.facts import TAILNET_INTERFACE, shared_interface
-from components.roles.slurm.slurm_conf import measured_settings
+from components.roles.network.fabric.facts import TAILNET_INTERFACE, shared_interface
+from components.roles.slurm.slurm.slurm_conf import measured_settings
 from components.settings.network_names import ON_THE_TAILNET
 from components.settings.types import CROSS_SITE, NODE
 from components.settings.validation import Validation

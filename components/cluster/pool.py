@@ -18,8 +18,14 @@ from components.host import Host
 from components.roles.order import roles
 from components.roles.pool_settings import PoolSettings
 from components.roles.role import header_of, secrets_of
-from components.roles.slurm.fragment import elastic_site_lines, node_set_lines, placeholder_row, promised, site_node_set
-from components.roles.slurm.settings import Elastic
+from components.roles.slurm.slurm.fragment import (
+    elastic_site_lines,
+    node_set_lines,
+    placeholder_row,
+    promised,
+    site_node_set,
+)
+from components.roles.slurm.slurm.settings import Elastic
 from components.steps import composition, results
 from components.steps.delivery import deliver
 from components.steps.step import REPAIR, Step

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pulumi
 from pulumi_command import local
 
-from components.roles.backup.settings import Backup
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.mlflow.role import PASSWORD_BYTES
+from components.roles.jobs.mlflow.role import PASSWORD_BYTES
+from components.roles.storage.backup.settings import Backup
 from components.steps.label import StepLabel
 
 # Header names of the passwords, by the name that `passwords` returns.

@@ -1,7 +1,7 @@
 """Put the program in place on a machine: one folder per version, which appears whole and survives a power cut.
 
 It runs as root and gets the program, a zip archive, from a pipe: the file belongs to the login that brought it. Python
-compiles a module when root first imports it. On the head node, whose commands users run too, role `tailrack_command`
+compiles a module when root first imports it. On the head node, whose commands users run too, role `tailrack`
 compiles all of them, while no node waits.
 """
 

@@ -1,19 +1,19 @@
 """Settings of a cluster without its machines: sections of the stack config."""
 
-from components.roles.accounting.settings import Accounting
-from components.roles.backup.settings import Backup
-from components.roles.datasets.settings import Dataset, Staging
-from components.roles.enroot_pyxis.settings import Containers
-from components.roles.fabric.settings import Fabric
-from components.roles.health.settings import Health, JobHangs
-from components.roles.job_reports.settings import JobReports
-from components.roles.mlflow.settings import Mlflow
-from components.roles.monitoring.settings import Monitoring
-from components.roles.nfs_exports.settings import Storage
-from components.roles.scratch.settings import Scratch
-from components.roles.slurm.settings import Slurm
-from components.roles.tailnet.settings import Tailnet
-from components.roles.users.settings import GithubKeys, Group, Oidc, User
+from components.roles.access.users.settings import GithubKeys, Group, Oidc, User
+from components.roles.containers.enroot_pyxis.settings import Containers
+from components.roles.jobs.job_reports.settings import JobReports
+from components.roles.jobs.mlflow.settings import Mlflow
+from components.roles.monitoring.health.settings import Health, JobHangs
+from components.roles.monitoring.monitoring.settings import Monitoring
+from components.roles.network.fabric.settings import Fabric
+from components.roles.network.tailnet.settings import Tailnet
+from components.roles.slurm.accounting.settings import Accounting
+from components.roles.slurm.slurm.settings import Slurm
+from components.roles.storage.backup.settings import Backup
+from components.roles.storage.datasets.settings import Dataset, Staging
+from components.roles.storage.scratch.settings import Scratch
+from components.roles.storage.share.settings import Storage
 from components.settings.cluster import Cluster, Head
 from components.settings.money import DEFAULT_CURRENCY, Budget, Currency
 from components.settings.section import Section, key

@@ -13,46 +13,46 @@ from graphlib import CycleError, TopologicalSorter
 from components.node import minute
 from components.node.minute import Task
 from components.node.systemd import UNITS
-from components.roles.accounting.role import role as accounting
-from components.roles.backup.role import MOMENT, with_state
-from components.roles.backup.role import PACKAGES as BACKUP_PACKAGES
-from components.roles.backup.role import role as backup
-from components.roles.budget.spending import BUDGET
+from components.roles.access.ssh_trust.ask import ANSWERS
+from components.roles.access.ssh_trust.role import role as ssh_trust
+from components.roles.access.user_groups.role import role as user_groups
+from components.roles.access.user_keys.role import role as user_keys
+from components.roles.access.user_limits.role import role as user_limits
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.datasets.role import role as datasets
-from components.roles.enroot_pyxis.role import role as enroot_pyxis
-from components.roles.fabric.role import role as fabric
+from components.roles.commands.tailrack.book import BOOK
+from components.roles.commands.tailrack.role import role as tools
+from components.roles.containers.enroot_pyxis.role import role as enroot_pyxis
 from components.roles.facts import matching, whole
-from components.roles.firewall.role import role as firewall
-from components.roles.gpu.role import role as gpu
-from components.roles.grafana.role import role as grafana
-from components.roles.health.role import role as health
-from components.roles.job_hangs.role import role as job_hangs
-from components.roles.job_reports.role import role as job_reports
-from components.roles.mlflow.role import role as mlflow
-from components.roles.monitoring.host import figures_task
-from components.roles.monitoring.role import EXPORTER_PACKAGES
-from components.roles.monitoring.role import role as monitoring
-from components.roles.mounts.role import role as mounts
-from components.roles.names.role import role as names
-from components.roles.nfs_exports.role import role as nfs_exports
-from components.roles.pod.role import role as pod
-from components.roles.pod_staging.role import role as pod_staging
+from components.roles.gpu.gpu.role import role as gpu
+from components.roles.jobs.job_hangs.role import role as job_hangs
+from components.roles.jobs.job_reports.role import role as job_reports
+from components.roles.jobs.mlflow.role import role as mlflow
+from components.roles.jobs.spot_notice.host import PROGRAM as SPOT_NOTICE
+from components.roles.jobs.spot_notice.host import UNIT as SPOT_NOTICE_UNIT
+from components.roles.monitoring.budget.spending import BUDGET
+from components.roles.monitoring.grafana.role import role as grafana
+from components.roles.monitoring.health.role import role as health
+from components.roles.monitoring.monitoring.host import figures_task
+from components.roles.monitoring.monitoring.role import EXPORTER_PACKAGES
+from components.roles.monitoring.monitoring.role import role as monitoring
+from components.roles.monitoring.usage.role import role as usage
+from components.roles.network.fabric.role import role as fabric
+from components.roles.network.firewall.role import role as firewall
+from components.roles.network.names.role import role as names
+from components.roles.network.tailnet.role import role as tailnet
+from components.roles.pods.pod.role import role as pod
+from components.roles.pods.pod_staging.role import role as pod_staging
 from components.roles.program import launcher, version
 from components.roles.role import USERS, File, Holder, Role, Value, Word, template
-from components.roles.scratch.role import role as scratch
-from components.roles.slurm.role import role as slurm
-from components.roles.spot_notice.host import PROGRAM as SPOT_NOTICE
-from components.roles.spot_notice.host import UNIT as SPOT_NOTICE_UNIT
-from components.roles.ssh_trust.ask import ANSWERS
-from components.roles.ssh_trust.role import role as ssh_trust
-from components.roles.tailnet.role import role as tailnet
-from components.roles.tailrack_command.book import BOOK
-from components.roles.tailrack_command.role import role as tools
-from components.roles.usage.role import role as usage
-from components.roles.user_groups.role import role as user_groups
-from components.roles.user_keys.role import role as user_keys
-from components.roles.user_limits.role import role as user_limits
+from components.roles.slurm.accounting.role import role as accounting
+from components.roles.slurm.slurm.role import role as slurm
+from components.roles.storage.backup.role import MOMENT, with_state
+from components.roles.storage.backup.role import PACKAGES as BACKUP_PACKAGES
+from components.roles.storage.backup.role import role as backup
+from components.roles.storage.datasets.role import role as datasets
+from components.roles.storage.mounts.role import role as mounts
+from components.roles.storage.scratch.role import role as scratch
+from components.roles.storage.share.role import role as share
 
 NEEDRESTART = "/etc/needrestart/conf.d/tailrack.conf"
 SLL = "/usr/local/bin/sll"
@@ -115,13 +115,13 @@ def users(settings: ClusterSettings) -> Role:
 
 def costs(_settings: ClusterSettings) -> Role:
     """Record when each machine was in the cluster, and at what price; without prices the times are useful too."""
-    return Role("costs", after=("tailrack_command",), state=(str(BOOK),), on_pods=("register",))
+    return Role("costs", after=("tailrack",), state=(str(BOOK),), on_pods=("register",))
 
 
 def sll(_settings: ClusterSettings) -> Role:
     """Install the command `sll` on the head node: nodes, jobs and queue in one window."""
     command = File(SLL, launcher("sll"), "0755")
-    return Role("sll", after=("tailrack_command",), packages={"services": ("python3",)}, files={"services": (command,)})
+    return Role("sll", after=("tailrack",), packages={"services": ("python3",)}, files={"services": (command,)})
 
 
 def profiling(settings: ClusterSettings) -> Role:
@@ -137,7 +137,7 @@ def slurm_release(settings: ClusterSettings) -> Role | None:
     # procps ends build processes; everything else is in every system.
     return Role(
         "slurm_release",
-        after=("nfs_exports",),
+        after=("share",),
         packages={"head": ("procps",), "node": ("procps",)},
         values={"from": slurm.release_source or f"https://download.schedmd.com/slurm/slurm-{slurm.release}.tar.bz2"},
     )
@@ -205,7 +205,7 @@ def held_packages(_settings: ClusterSettings) -> Role:
 
 def foreign_cluster(_settings: ClusterSettings) -> Role:
     """Refuse a machine that serves another cluster. It comes last: its check refuses what other checks have found."""
-    return Role("foreign_cluster", after=("slurm", "nfs_exports", "munge"), on_pods=("check",))
+    return Role("foreign_cluster", after=("slurm", "share", "munge"), on_pods=("check",))
 
 
 # Each function returns a role for the cluster's settings, or None if they do not use it. Role.after decides the order;
@@ -226,7 +226,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     tools,
     costs,
     sll,
-    nfs_exports,
+    share,
     mounts,
     gpu,
     profiling,

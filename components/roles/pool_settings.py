@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.enroot_pyxis.settings import Containers
-from components.roles.fabric.settings import Fabric
-from components.roles.mounts.settings import PoolStorage
-from components.roles.scratch.settings import Scratch
-from components.roles.slurm.settings import Elastic
-from components.roles.tailnet.settings import PoolTailnet
+from components.roles.containers.enroot_pyxis.settings import Containers
+from components.roles.network.fabric.settings import Fabric
+from components.roles.network.tailnet.settings import PoolTailnet
+from components.roles.slurm.slurm.settings import Elastic
+from components.roles.storage.mounts.settings import PoolStorage
+from components.roles.storage.scratch.settings import Scratch
 from components.settings.section import Section, key, keys_of
 from components.settings.types import FreeText, Whole
 from components.settings.validation import Validation

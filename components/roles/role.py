@@ -1,7 +1,8 @@
 """A role: one capability of a machine, as a plain value. A role is not a resource.
 
-A role's folder contains `settings.py` (its section of the config, if it has one), `role.py` (a function `role` from
-the settings to this value; a short one is in order.py), `host.py` (its phases, see composition.py) and its templates.
+A role's folder, in the folder of its subject, contains `settings.py` (its section of the config, if it has one),
+`role.py` (a function `role` from the settings to this value; a short one is in order.py), `host.py` (its phases, see
+composition.py) and its templates.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -153,13 +155,19 @@ class Role:
         return self.only is None or phase in self.only
 
 
+@cache
+def folder_of(role: str) -> Path:
+    """Return a role's folder. A role without one, such as fio, has only packages."""
+    return next(FOLDER.glob(f"*/{role}"), FOLDER / role)
+
+
 def template(role: str, name: str) -> str:
     """Return the text of a file in a role's folder of templates, without its last newline.
 
     A line `# uses: <role>/<file>` of a program becomes that bash, and `# uses: as_user` the function as_user, which
     runs a program as another account (node/accounts.py).
     """
-    text = (FOLDER / role / "templates" / name).read_text(encoding="utf-8").removesuffix("\n")
+    text = (folder_of(role) / "templates" / name).read_text(encoding="utf-8").removesuffix("\n")
     return _USES.sub(lambda line: _bash(line[1]), text)
 
 
@@ -187,7 +195,8 @@ def unit_like(kind: str, name: str, **values: str) -> File:
 def _bash(name: str) -> str:
     if name == "as_user":
         return f'as_user() {{ {command_line("as-user")} "$@"; }}'
-    return (FOLDER / f"{name}.sh").read_text(encoding="utf-8").removeprefix("#!/bin/bash\n").removesuffix("\n")
+    (path,) = FOLDER.glob(f"*/{name}.sh")
+    return path.read_text(encoding="utf-8").removeprefix("#!/bin/bash\n").removesuffix("\n")
 
 
 def header_of(roles: Iterable[Role]) -> dict[str, Any]:

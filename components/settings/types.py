@@ -264,8 +264,8 @@ class NodeSettings:
     rdma        the RDMA ports of these jobs: `auto`, `none`, or comma-separated names
     spot        the provider that may take the machine back: `aws`, `gcp` or `azure`; empty if none does
     in_all      whether partition `all` has the nodes of its site
-    pod         whether it is a container without systemd, a TUN device and mounts (components/roles/pod)
-    stage       of a pod: whether jobs' folders are brought there by default (components/roles/pod_staging)
+    pod         whether it is a container without systemd, a TUN device and mounts (components/roles/pods/pod)
+    stage       of a pod: whether jobs' folders are brought there by default (components/roles/pods/pod_staging)
     login       whether users log in there, and it runs no jobs
     """
 

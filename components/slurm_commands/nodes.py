@@ -12,7 +12,7 @@ from components.node.json_part import elements
 # Flags of a node that accepts no work, whatever else it has.
 _OUT = frozenset({"DRAIN", "DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "REBOOT_ISSUED", "POWERED_DOWN"})
 _GPU = re.compile(r"\bgpu:([A-Za-z0-9._-]+:[0-9]+)")
-# The feature of a node that does not confine jobs, in a cluster where others do (components/roles/slurm/slurmd.py).
+# The feature of a node that does not confine jobs, in a cluster where others do (slurmd.py of role slurm).
 UNCONFINED = "unconfined"
 _SITE = "site-"
 # States of a placeholder's machine.

@@ -19,7 +19,7 @@ from typing import cast
 from components.node.step.values import names
 from components.node.step.work import Call
 from components.roles.facts import Reader
-from components.roles.role import FOLDER, Role
+from components.roles.role import Role, folder_of
 from components.steps.results import Answer
 
 # The phases of each step. head_node.py and compute_node.py say which machines run which steps.
@@ -51,7 +51,7 @@ _STEPS_WITH_TASKS = ("machine", "services")
 _STEPS_WITH_RECORD = (*_STEPS_WITH_TASKS, "node_services", *STORAGE)
 _END_TASKS: Call = ("end_tasks",)
 # Returns whether a machine that has joined is still in the tailnet, at the same address.
-IS_JOINED = ("components.roles.tailnet.tailscale", "is_joined")
+IS_JOINED = ("components.roles.network.tailnet.tailscale", "is_joined")
 # The functions that undo a phase.
 _UNDO = {
     "register": ("release", "forget"),
@@ -244,7 +244,7 @@ def _boot_program(roles: tuple[Role, ...]) -> Script:
 
 
 def expire_program(roles: Sequence[Role]) -> Script:
-    """Return the plan of a head node that removes expired spot nodes (components/roles/slurm/nodes.py).
+    """Return the plan of a head node that removes expired spot nodes (components/roles/slurm/slurm/nodes.py).
 
     It sets node_name itself, and has no other value of a node. Raises ValueError if a role needs one to forget a node.
     """
@@ -252,7 +252,7 @@ def expire_program(roles: Sequence[Role]) -> Script:
     parts = _Parts(roles, REGISTER_OF_POD)
     phases = [(role, phase) for role in reversed(roles) for phase in reversed(REGISTER_OF_POD)]
     forget = [call for role, phase in phases for call in parts.undo(role, phase, 1)]
-    expire = ("python", "components.roles.slurm.nodes", "expire")
+    expire = ("python", "components.roles.slurm.slurm.nodes", "expire")
     plan = parts.script({"expire": (expire,), "forget": tuple(forget)})
     unknown = {name for name in plan.reads if name.startswith(("node_", "pool_"))} - {"node_name"}
     if unknown:
@@ -279,11 +279,12 @@ def prepare(roles: Sequence[Role], check: Sequence[str], join: Sequence[str], **
 
 
 @cache
-def _function(folder: str, modules: tuple[str, ...], name: str) -> Callable[..., None] | None:
+def _function(role: str, modules: tuple[str, ...], name: str) -> Callable[..., None] | None:
     """Return a function that a role's modules define; None if they only import it, or lack it."""
+    place = folder_of(role)
     for module in modules:
-        path = f"components.roles.{folder}.{module}"
-        if (FOLDER / folder / f"{module}.py").is_file():
+        path = f"components.roles.{place.parent.name}.{role}.{module}"
+        if (place / f"{module}.py").is_file():
             found = vars(importlib.import_module(path)).get(name)
             if getattr(found, "__module__", "") == path:
                 return cast(Callable[..., None], found)

@@ -7,13 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.validation.model import NO_REPORT, JobReport, format_size
-from components.validation.storage_figures import (
-    FIGURES,
-    LATE,
-    LATENCY,
-    StorageFigures,
-    read_storage,
-)
+from components.validation.storage_figures import FIGURES, LATE, LATENCY, StorageFigures, read_storage
 from components.validation.verdict import Verdict, busy, not_completed, of_job
 from components.validation.wording import context
 

@@ -135,7 +135,7 @@ def _cpu_transport(lines: list[str], nodes: int) -> Transport:
     return Transport("TCP", ",".join(sorted({match["interface"] for match in interfaces if match})))
 
 
-# A site's RDMA setting (components/roles/fabric/settings.py), besides names of devices.
+# A site's RDMA setting (components/roles/network/fabric/settings.py), besides names of devices.
 ANY_RDMA, ONLY_SOCKETS = "auto", "tailnet"
 # Ethernet ports that are up but carried nothing when their nodes joined: ordinary network cards of a cloud.
 ROCE_UNPROVEN = "infiniband"

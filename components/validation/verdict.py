@@ -13,16 +13,7 @@ from components.validation.figures import Figures, doubts, largest_spread, read_
 from components.validation.model import JobReport, Measurement, format_size
 from components.validation.nccl_tests import Timing, read_versions
 from components.validation.transport import NOTHING, Expected, Transport, complaint, proven, read_transport
-from components.validation.wording import (
-    age,
-    beside,
-    circumstances,
-    context,
-    ending,
-    findings,
-    unsteady,
-    without,
-)
+from components.validation.wording import age, beside, circumstances, context, ending, findings, unsteady, without
 
 Verdict = Literal["PASS", "FAIL", "UNJUDGED", "UNSTABLE", "INCONCLUSIVE", "BUSY"]
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from components.roles.enroot_pyxis.settings import ARTIFACTS_VARIABLE
+from components.roles.containers.enroot_pyxis.settings import ARTIFACTS_VARIABLE
 from components.roles.order import roles
-from components.roles.slurm.slurm_conf import refused_keys
+from components.roles.slurm.slurm.slurm_conf import refused_keys
 from components.settings.problems import ROOT, ConfigError, Report, shown
 from components.settings.types import word_set
 from stacks.config.checks import check

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from components.roles.slurm.settings import Partition
-from components.roles.slurm.slurm_conf import MAX_NODE_COUNT
-from components.roles.users.settings import check_users
+from components.roles.access.users.settings import check_users
+from components.roles.slurm.slurm.settings import Partition
+from components.roles.slurm.slurm.slurm_conf import MAX_NODE_COUNT
 from components.settings.money import too_much
 from components.settings.problems import ROOT, Report, Stack, show_name
 from components.settings.rules import check_known, check_secrets, check_unique

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.pool_settings import PoolSettings
-from components.roles.slurm.settings import Elastic
+from components.roles.slurm.slurm.settings import Elastic
 from components.settings.cluster import Head
 from components.settings.money import DEFAULT_CURRENCY, Currency
 from components.settings.section import Help, key

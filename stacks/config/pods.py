@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.slurm.machine_keys import needs_cgroups
-from components.roles.tailnet.settings import EXISTING
+from components.roles.network.tailnet.settings import EXISTING
+from components.roles.slurm.slurm.machine_keys import needs_cgroups
 from components.settings.network_names import AUTO
 from components.settings.problems import ROOT, Problem, Report
 from components.settings.section import Section

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from components.roles.fabric.settings import FabricName, Rdma
+from components.roles.network.fabric.settings import FabricName, Rdma
 from components.settings.cluster import Head
 from components.settings.money import Price
 from components.settings.network_names import AUTO, ON_THE_TAILNET

@@ -11,9 +11,9 @@ import pulumi
 
 from components.cluster.tailnet_access import TailnetAccess
 from components.host import Host
+from components.roles.network.tailnet.policy import Pods, ports
+from components.roles.network.tailnet.settings import EXISTING, TAILSCALE, PoolTailnet, Tailnet
 from components.roles.role import Role
-from components.roles.tailnet.policy import Pods, ports
-from components.roles.tailnet.settings import EXISTING, TAILSCALE, PoolTailnet, Tailnet
 from stacks.sites import KINDS
 from stacks.sites.kind import Site
 from stacks.tailnet.pods_policy import warning_of_pods

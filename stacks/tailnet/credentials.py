@@ -1,6 +1,6 @@
 """The credentials of Tailscale's API in a config."""
 
-from components.roles.tailnet.settings import CREDENTIALS, WayToTailnet
+from components.roles.network.tailnet.settings import CREDENTIALS, WayToTailnet
 
 
 def credentials(settings: WayToTailnet) -> dict[str, str]:

@@ -13,8 +13,8 @@ import pulumi_tailscale as tailscale
 from pulumi_command import local
 
 from components.cluster.tailnet_access import TailnetAccess
-from components.roles.tailnet.policy import Pods, lacking, opens_all, pod_tag, policy
-from components.roles.tailnet.settings import Tailnet, WayToTailnet
+from components.roles.network.tailnet.policy import Pods, lacking, opens_all, pod_tag, policy
+from components.roles.network.tailnet.settings import Tailnet, WayToTailnet
 from components.steps.label import StepLabel
 from components.steps.values import secret_once_known
 from stacks.tailnet.credentials import credentials

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import pulumi
 
-from components.roles.tailnet.policy import Pods, lacking
-from components.roles.tailnet.settings import OF_A_SITE, TAILSCALE, WayToTailnet
+from components.roles.network.tailnet.policy import Pods, lacking
+from components.roles.network.tailnet.settings import OF_A_SITE, TAILSCALE, WayToTailnet
 from stacks.http_client import ApiError
 from stacks.tailnet.api import Api
 from stacks.tailnet.credentials import credentials

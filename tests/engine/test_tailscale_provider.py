@@ -44,7 +44,7 @@ from components.steps.results import NOTHING
 from components.steps.delivery import deliver
 from components.host import Connection, Machine
 from components.steps.step import Step
-from components.roles.tailnet.settings import Tailnet
+from components.roles.network.tailnet.settings import Tailnet
 from components.steps.composition import Script
 from stacks.tailnet.network import TailscaleNetwork
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.job_hangs.communicators import Hang
+from components.roles.jobs.job_hangs.communicators import Hang
+from components.roles.monitoring.usage.samples import Summary
 from components.roles.role import template
-from components.roles.usage.samples import Summary
 from components.slurm_commands.jobs import with_parts
 from lab.commands import run
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine

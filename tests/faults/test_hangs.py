@@ -115,10 +115,9 @@ def test_a_hanging_job_is_reported_once_with_the_rank_and_the_next_command(clust
 
 def metrics(cluster: Cluster) -> str:
     """Return the metrics of Slurm as the head node would write them with monitoring."""
-    program = "import sys; sys.path.insert(0, sys.argv[1]); from components.roles.sll.snapshot import jobs_and_nodes; "
-    program += (
-        "from components.roles.monitoring.slurm_figures import slurm_figures; jobs, nodes, _ = jobs_and_nodes(); "
-    )
+    program = "import sys; sys.path.insert(0, sys.argv[1]); "
+    program += "from components.roles.commands.sll.snapshot import jobs_and_nodes; jobs, nodes, _ = jobs_and_nodes(); "
+    program += "from components.roles.monitoring.monitoring.slurm_figures import slurm_figures; "
     program += "print(*(f'{m.name} {m.samples[0][1]}' for m in slurm_figures(jobs, nodes) if m.samples), sep='\\n')"
     archive = "$(grep -o '/[^ ]*/[0-9a-f]\\{64\\}' /usr/local/lib/tailrack/job-hangs)"
     return cluster.run("head", f'python3 -c "{program}" {archive}')

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.tailnet.settings import Tailnet
+from components.roles.network.tailnet.settings import Tailnet
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, dev_config, eventually, own_machine
 from tests.lab.inside import PLACE, PROGRAM, bring_program
 from tests.lab.test_hosts_site import CLEAN_NODE, left_over

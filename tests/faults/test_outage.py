@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from components.roles.slurm.slurm_conf import SLURMD_TIMEOUT
+from components.roles.slurm.slurm.slurm_conf import SLURMD_TIMEOUT
 from tests.faults.outage import Writers, cut
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 from tests.slurm_silence import silence

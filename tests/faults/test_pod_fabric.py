@@ -5,7 +5,7 @@ The tests share two pods and run in the order of this file. The tailnet's policy
 
 import pytest
 
-from components.roles.tailnet.policy import Pods
+from components.roles.network.tailnet.policy import Pods
 from tests.faults.test_pod_jobs import HOME, ada, reaches, write_policy
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually, own_machine, start_pod, stop_pod
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from components.roles.network.tailnet.policy import Pods, policy, ports
 from components.roles.order import roles
-from components.roles.tailnet.policy import Pods, policy, ports
 from lab.identity import control_name
 from stacks.config import parse
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually, own_machine

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from components.roles.commands.tailrack.session import FOLDER
 from components.roles.role import Value
-from components.roles.tailrack_command.session import FOLDER
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually
 from tests.lab.run_step import run_step
 from tests.unit.shell import script_of

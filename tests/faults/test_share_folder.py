@@ -52,8 +52,8 @@ def test_after_the_cluster_nothing_of_the_share_but_its_files_is_left(cluster: C
     cluster.run_as("ada", "head", "cd ~ && (exec -a at-work sleep 300 >/dev/null 2>&1 </dev/null &)")
     masked = f"for unit in {UNITS}; do systemctl is-enabled $unit; done"
     assert set(cluster.attempt("head", masked).stdout.split()) == {"masked"}
-    names = "from components.node.step.step import Step; from components.roles.machine import host as machine"
-    names += "; from components.roles.nfs_exports import host as share; step = Step('head', 'test')"
+    names = "from components.node.step.step import Step; from components.roles.base.machine import host as machine"
+    names += "; from components.roles.storage.share import host as share; step = Step('head', 'test')"
     done = run_python(cluster, "head", f"{names}; share.leave(step, {MOUNT!r}); machine.leave(step, False)")
     assert done.returncode == 0, done.stderr
     mounts = cluster.run("head", "findmnt -rn -o TARGET").split()

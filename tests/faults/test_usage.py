@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from components.roles.usage.samples import Summary, read_summary
+from components.roles.monitoring.usage.samples import Summary, read_summary
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.unit.fake_nvidia_smi import gpu, xml
 

@@ -32,7 +32,7 @@ from pathlib import Path
 import docker
 
 from cli.pulumi.workspace import PROJECT
-from components.roles.enroot_pyxis.settings import PYXIS
+from components.roles.containers.enroot_pyxis.settings import PYXIS
 from components.roles.order import roles
 from components.roles.role import template
 from components.validation.job_files import build_files
@@ -118,7 +118,7 @@ cp source/spank_pyxis.so "$kind/"
 gcc -O2 -static -o "$kind/slurmstepd" slurmstepd.c
 (cd "$kind" && sha256sum spank_pyxis.so slurmstepd >SHA256SUMS)
 """
-"""As components/roles/enroot_pyxis/install.sh does it."""
+"""As components/roles/containers/enroot_pyxis/install.sh does it."""
 
 BUILD = """apt-get update && apt-get install -y --no-install-recommends g++ make libopenmpi-dev python3-pip
 printf '#!/bin/sh\\necho %s\\n' "$GPU" >/usr/local/bin/nvidia-smi && chmod 755 /usr/local/bin/nvidia-smi

@@ -21,7 +21,7 @@ from typing import Any
 from cli.locks import locked
 from cli.pulumi.workspace import ROOT
 from components.node.install import FOLDER, install
-from components.roles.mlflow.role import role
+from components.roles.jobs.mlflow.role import role
 from components.roles.program import program
 from components.roles.role import template
 from stacks.config import parse

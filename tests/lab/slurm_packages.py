@@ -17,8 +17,8 @@ from cli import lab_commands
 from cli.locks import locked
 from cli.pulumi.workspace import PROJECT
 from components.roles.program import program
-from components.roles.role import FOLDER, Value
-from components.roles.slurm_release.release import RECIPE
+from components.roles.role import Value, folder_of
+from components.roles.slurm.slurm_release.release import RECIPE
 from components.steps.command_line import render_request, render_whole, whole_command
 from components.steps.composition import Script
 from lab.debian import find_mirrors
@@ -35,7 +35,7 @@ LIKES: dict[str, Like] = {"debian-12": "bookworm", "debian-13": ""}
 LIMIT_S = 4000
 OF_RELEASE = f"{RELEASE}-1+tailrack{RECIPE}"
 # What else decides what comes of a build.
-BUILT_BY = hashlib.sha256((FOLDER / "slurm_release" / "build.py").read_bytes()).hexdigest()[:12]
+BUILT_BY = hashlib.sha256((folder_of("slurm_release") / "build.py").read_bytes()).hexdigest()[:12]
 
 
 def source() -> str:
@@ -119,11 +119,11 @@ def _build(distribution: str, folder: Path) -> None:
         "slurm_release_packages": "",
         "slurm_release_packages_sha256": "",
         "slurm_release_from": source(),
-        "nfs_exports_path": "/kept",
+        "share_path": "/kept",
         "head_computes": False,
         "accounting_enabled": False,
     }
-    step = Script({"up": (("python", "components.roles.slurm_release.host", "provide"),)}, phases=frozenset(values))
+    step = Script({"up": (("python", "components.roles.slurm.slurm_release.host", "provide"),)}, frozenset(values))
     stdin = render_whole(program(), step, render_request("build", "builder", "tailrack", "", values))
     install = "apt-get -qq update && apt-get -qqy install --no-install-recommends python3 procps curl ca-certificates"
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.user_keys.host import PROGRAM
+from components.roles.access.user_keys.host import PROGRAM
 from tests.lab.cluster import ClusterUnderTest
 
 ISSUER = "https://login.lab:8443"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.mlflow.served_requests import LISTED
+from components.roles.jobs.mlflow.served_requests import LISTED
 from tests.lab.mlflow_server import Server, running
 
 # The roots of this machine, which no user of a server should see by it.

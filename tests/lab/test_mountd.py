@@ -60,7 +60,7 @@ def listeners(request: pytest.FixtureRequest, run: Callable[[str], str]) -> Iter
 
 def configured(run: Callable[[str], str], exports: str) -> str:
     """What the role writes on a machine with these exports of others."""
-    write = "from components.roles.nfs_exports.kernel_server import configuration; print(configuration())"
+    write = "from components.roles.storage.share.kernel_server import configuration; print(configuration())"
     code = f"import sys; sys.path.insert(0, '/program.zip'); {write}"
     return run(f"printf '%s\\n' {shlex.quote(exports)} >/etc/exports; python3 -I -S -c {shlex.quote(code)}")
 

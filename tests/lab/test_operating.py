@@ -101,7 +101,7 @@ def test_a_node_answers_the_head_nodes_questions_and_nothing_else(cluster: Clust
     # By hand, past the program's own look at its words.
     folder = cluster.run("head", "sed -n 's/ ask .*//p' /usr/local/sbin/tailrack-ask").split()[-1]
     ask = f"""import sys; sys.path.insert(0, {folder!r})
-from components.roles.ssh_trust.ask import asking_key, pass_on, ssh_command
+from components.roles.access.ssh_trust.ask import asking_key, pass_on, ssh_command
 with asking_key() as key: sys.exit(pass_on(*ssh_command(key, "b1", "id; cat /etc/munge/munge.key")))"""
     tried = cluster.attempt("head", f"/usr/bin/python3 -I -S - <<'EOF'\n{ask}\nEOF")
     assert (tried.returncode, tried.stdout) == (255, "")

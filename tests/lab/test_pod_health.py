@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.roles.enroot_pyxis import host as enroot_pyxis_host
+from components.roles.containers.enroot_pyxis import host as enroot_pyxis_host
 from components.roles.role import template
 from tests.lab.cluster import ClusterUnderTest, eventually
 

@@ -51,7 +51,7 @@ def apply_exports(cluster: ClusterUnderTest) -> None:
     """Have the server take the export files as they are, in the way of the program's own steps."""
     kernel = cluster.attempt("head", "grep -qw nfsd /proc/filesystems || modprobe -n nfsd").returncode == 0
     call = "kernel_server.ensure_kernel_server('head')" if kernel else f"ganesha.ensure_ganesha('{EXPORT}')"
-    call_on(cluster, "head", f"from components.roles.nfs_exports import ganesha, kernel_server; {call}")
+    call_on(cluster, "head", f"from components.roles.storage.share import ganesha, kernel_server; {call}")
 
 
 def test_the_head_keeps_one_export_file_a_member_with_its_one_address(cluster: ClusterUnderTest) -> None:
@@ -214,8 +214,8 @@ def call_on(cluster: ClusterUnderTest, node: str, code: str) -> None:
 def close_share(cluster: ClusterUnderTest, **uids: int) -> None:
     """Close the share on the head node to everybody but these users."""
     accounts = ", ".join(f"Account({name!r}, {uid}, {uid})" for name, uid in uids.items())
-    names = "from components.roles.users.accounts import Account"
-    close = "from components.roles.nfs_exports.host import close_share"
+    names = "from components.roles.access.users.accounts import Account"
+    close = "from components.roles.storage.share.host import close_share"
     call_on(cluster, "head", f"{names}; {close}; close_share(Step('head', 'test'), {EXPORT!r}, [{accounts}])")
 
 

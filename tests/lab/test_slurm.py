@@ -204,7 +204,7 @@ def test_a_job_within_a_sites_limits_gets_no_message(cluster: Cluster) -> None:
 
 def test_a_clock_that_is_not_the_heads_is_named_before_munge_refuses_it(cluster: Cluster) -> None:
     address = cluster.run("head", "tailscale ip -4").strip()
-    compare = f"from components.roles.clock.host import compare_with_head; compare_with_head('{address}', 'b1')"
+    compare = f"from components.roles.base.clock.host import compare_with_head; compare_with_head('{address}', 'b1')"
     right = run_python(cluster, "b1", compare)
     assert right.returncode == 0, right.stderr
     assert re.search("the clock is [01]s from the head node's", right.stderr)

@@ -418,7 +418,7 @@ def test_a_step_that_brings_an_old_certificate_leaves_the_newer_one(cluster: Clu
 def test_only_a_share_on_the_root_file_system_gets_a_note(cluster: ClusterUnderTest) -> None:
     assert [note for note in cluster.deployment().outputs()["cluster"]["notes"] if "file system" in note] == []
     for folder, status in (("/export/shared", 0), ("/export", 1), ("/root", 1), ("/export/shared/home", 1)):
-        ask = "from components.roles.nfs_exports.host import share_is_a_file_system as asked"
+        ask = "from components.roles.storage.share.host import share_is_a_file_system as asked"
         asked = run_python(cluster, "head", f"{ask}; sys.exit(not asked('{folder}'))")
         assert (asked.returncode, asked.stderr) == (status, ""), folder
 

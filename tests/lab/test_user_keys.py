@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from components.roles.access.user_keys.host import CONF, FOLDER
 from components.roles.role import Value
-from components.roles.user_keys.host import CONF, FOLDER
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 from tests.lab.run_step import run_step
 from tests.unit.shell import script_of

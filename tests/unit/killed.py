@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.node import files, run
-from components.roles.ssh_trust import ask
+from components.roles.access.ssh_trust import ask
 
 
 class Killed(BaseException):

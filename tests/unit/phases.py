@@ -5,7 +5,7 @@ from typing import Any
 
 from components.roles.order import ROLES
 
-ORDER = [make.__name__ if (folder := make.__module__.split(".")[2]) == "order" else folder for make in ROLES]
+ORDER = [make.__name__ if (folder := make.__module__.split(".")[-2]) == "roles" else folder for make in ROLES]
 # The phase that a function undoes, with what it does then.
 _UNDOES = {
     "release": "register/release",
@@ -27,6 +27,6 @@ def called(calls: Calls, action: str = "up") -> list[str]:
     found = []
     for call in inner_calls({action: calls[action]}):
         if call[0] == "python" and call[1].startswith("components.roles."):
-            role, name = call[1].split(".")[2], call[2]
+            role, name = call[1].split(".")[3], call[2]
             found.append(f"{role}/{_UNDOES.get(name, name)}")
     return found

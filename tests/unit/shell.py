@@ -27,7 +27,7 @@ from components.node.step import main, work
 from components.node.step import main as step_main
 from components.node.step.main import report
 from components.node.step.step import LOG_DIR, Step
-from components.roles.names import names
+from components.roles.network.names import names
 from components.roles.order import roles
 from components.roles.program import COMMANDS
 from components.roles.role import Role, Value

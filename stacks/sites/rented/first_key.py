@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from pulumi_command import local
 
 from components.host import Connection, Machine
+from components.roles.access.ssh_trust.role import ed25519
 from components.roles.program import step_program
-from components.roles.ssh_trust.role import ed25519
 from components.steps import composition
 from components.steps.label import StepLabel
 from components.steps.results import Answer

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, create_model
 
-from components.roles.tailnet.settings import is_here
+from components.roles.network.tailnet.settings import is_here
 from components.settings.cluster import Head
 from components.settings.money import MOST, Price
 from components.settings.problems import ROOT, Report, Stack, child_path, secret_command, show_names

@@ -15,7 +15,7 @@ from cli.head.diagnose import diagnose, without_secrets
 from cli.pulumi.workspace import CliError, Workspace
 from cli.run_events import Made
 from cli.stack_config.written_config import WrittenConfig
-from components.roles.accounting.database import DATABASE
+from components.roles.slurm.accounting.database import DATABASE
 from components.steps.label import StepLabel
 from tests.unit.configs import HOST_KEY
 

@@ -13,7 +13,7 @@ from cli.pulumi.workspace import CliError
 from cli.report.chart import BOTTOM, LEFT, TOP, WIDTH
 from cli.report.page import page
 from cli.report.timeline import HEIGHT, timeline
-from components.roles.tailrack_command.costs import ESTIMATE, Cost
+from components.roles.commands.tailrack.costs import ESTIMATE, Cost
 from components.validation.results import Entry
 from tests.unit.cli.test_report_page import EVIL, Read, outputs  # noqa: F401 - a fixture
 

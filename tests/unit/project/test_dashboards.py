@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from components.roles.role import folder_of
 from tests.dashboards import Asked, dashboards, every_expression
 from tests.grafana_schema import UNITS, faults
 
 ROOT = Path(__file__).parents[3]
 PROMTOOL = ROOT / ".tailrack/tools/usr/bin/promtool"  # cli/setup.sh
-READERS = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "components/roles/monitoring").glob("*.py"))
+READERS = "\n".join(path.read_text(encoding="utf-8") for path in folder_of("monitoring").glob("*.py"))
 READ = {*re.findall(r'"(tailrack_\w+)"', READERS)}
 
 

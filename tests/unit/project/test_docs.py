@@ -11,8 +11,8 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from components.roles.network.tailnet.settings import WIREGUARD_PORT, Relay
 from components.roles.order import roles
-from components.roles.tailnet.settings import WIREGUARD_PORT, Relay
 from components.settings.problems import Report
 from components.settings.section import keys_of
 from stacks.config import StackConfig, parse

@@ -16,7 +16,7 @@ import yaml
 
 from components.node.step.step import LOG_DIR, STATE_DIR
 from components.node.systemd import UNITS
-from components.roles.nfs_exports.settings import Storage
+from components.roles.storage.share.settings import Storage
 from components.settings.section import keys_of
 from stacks.config.reference import reference
 from tests.unit.project.test_docs import LINK, PAGES, PROJECT, anchors, page_name, tracked

@@ -10,8 +10,8 @@ from cli.head.diagnose import without_secrets
 from cli.output.failures import _REMEDIES
 from cli.output.terminal import lines
 from cli.preview.comment import _text
-from components.roles.nfs_exports.exports import clients
-from components.roles.tailrack_command.why import why_it_ended
+from components.roles.commands.tailrack.why import why_it_ended
+from components.roles.storage.share.exports import clients
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.nodes import node_names
 from components.steps.command_line import read_request

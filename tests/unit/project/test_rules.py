@@ -21,8 +21,8 @@ MORE_PACKAGES = {
     "components/settings/ssh_keys.py": {"cryptography"},
     "components/validation/all_reduce_perf_cpu.py": {"mpi4py", "numpy"},
     "components/validation/tcp_ring.py": {"numpy"},
-    "components/roles/mlflow/accounts.py": {"mlflow"},
-    "components/roles/mlflow/start.py": {"mlflow", "sqlalchemy", "uvicorn"},
+    "components/roles/jobs/mlflow/accounts.py": {"mlflow"},
+    "components/roles/jobs/mlflow/start.py": {"mlflow", "sqlalchemy", "uvicorn"},
 }
 
 
@@ -68,7 +68,7 @@ def test_one_file_makes_remote_commands_and_one_makes_copies() -> None:
 
 def test_ages_by_the_wall_clock_are_bounded_on_both_sides() -> None:
     """A moment of a clock that was in a wrong year must not stop work until then: `within` (node/waiting.py)."""
-    monotonic = {"components/validation/storage_node.py", "components/roles/job_reports/outbox.py"}
+    monotonic = {"components/validation/storage_node.py", "components/roles/jobs/job_reports/outbox.py"}
     offenders = []
     for path in PRODUCT:
         nodes = ast.walk(tree(path)) if re.search(r"\b(now|time\(\))\s+- ", path.read_text("utf-8")) else ()

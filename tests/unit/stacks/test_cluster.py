@@ -235,7 +235,7 @@ def test_a_log_in_node_has_the_share_and_slurms_commands_and_runs_no_job(build: 
     lab_config["sites"][0]["pools"].append({"name": "login", "login": True})
     stack = build(lab_config)
     called = stack.called("login1-node")
-    assert {"mounts/compute", "slurm/login", "user_limits/head", "tailrack_command/services"} <= {*called}
+    assert {"mounts/compute", "slurm/login", "user_limits/head", "tailrack/services"} <= {*called}
     assert "slurm/compute" not in called
     assert not {"slurmd", "python3-mpi4py"} & {*stack.packages("login1-node")[0]}
     header = stack.header("login1-register")
@@ -251,7 +251,7 @@ def test_the_head_node_and_all_others_mount_the_share_of_the_storage_node(build:
     lab_config["sites"][1]["pools"].append({"name": "s", "login": True})
     lab_config["storage"] = {"node": "s1"}
     stack = build(lab_config)
-    assert [*stack.called("s1-storage")] == ["nfs_exports/storage", "user_groups/storage"]
+    assert [*stack.called("s1-storage")] == ["share/storage", "user_groups/storage"]
     head = stack.header("head-head")
     assert (head["share_address"], head["share_name"]) == (tailnet_address("s1"), "ab" * 16)
     assert stack.header("b1-node")["share_address"] == tailnet_address("s1")
@@ -259,7 +259,7 @@ def test_the_head_node_and_all_others_mount_the_share_of_the_storage_node(build:
     order = ["head-prepare", "s1-prepare", "s1-storage", "head-head", "s1-register", "a1-register", "a1-node"]
     assert [step for step in steps if step in order] == order
     phases = [*stack.called("head-head")]
-    assert phases.index("nfs_exports/head") < phases.index("names/head")
+    assert phases.index("share/head") < phases.index("names/head")
 
 
 def test_gpus_of_the_config_reach_gate_gres_features_and_partitions(build: Build, hosts_config: RawConfig) -> None:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from components.roles.tailnet.policy import Pods
+from components.roles.network.tailnet.policy import Pods
 from stacks.config import load, parse
 from tests.unit.configs import HOST_KEY, KEY_PAIR, PRIVATE_KEY, refused
 

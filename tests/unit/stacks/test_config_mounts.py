@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.mounts.settings import Mount
 from components.roles.order import roles
+from components.roles.storage.mounts.settings import Mount
 from components.settings.serialize import from_plain, to_plain, whole_numbers
 from stacks.config import ConfigError, PoolConfig, StackConfig, parse
 from tests.unit.configs import HOSTS, refused

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.tailnet.settings import API
+from components.roles.network.tailnet.settings import API
 from stacks.config import StackConfig, parse
 from stacks.sites import KINDS
 from tests.unit.configs import AUTH_KEY, HOSTS, LAB, RawConfig, refused

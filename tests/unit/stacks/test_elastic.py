@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from components.roles.slurm.fragment import elastic_site_lines
-from components.roles.slurm.settings import Elastic
+from components.roles.slurm.slurm.fragment import elastic_site_lines
+from components.roles.slurm.slurm.settings import Elastic
 from stacks.config import PoolConfig, parse
 from stacks.rented import RENTED
 from tests.unit.configs import RawConfig, refused

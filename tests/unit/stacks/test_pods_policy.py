@@ -8,8 +8,8 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.roles.tailnet.policy import Pods, policy
-from components.roles.tailnet.settings import PoolTailnet
+from components.roles.network.tailnet.policy import Pods, policy
+from components.roles.network.tailnet.settings import PoolTailnet
 from stacks.tailnet.pods_policy import check_pods_policy, warning_of_pods
 from tests.fake_tailscale import CLIENT, CLIENT_SECRET, FakeTailscale, serve
 

@@ -11,7 +11,7 @@ import pytest
 
 from components.cluster.head_link import HeadLink
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.enroot_pyxis.settings import FILES, Containers
+from components.roles.containers.enroot_pyxis.settings import FILES, Containers
 from components.roles.order import roles
 from components.settings.serialize import from_plain, to_plain, whole_numbers
 from stacks.config import ConfigError, PoolConfig, load, parse

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.tailnet import tailscale
+from components.roles.network.tailnet import tailscale
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,10 @@ def test_what_two_steps_declare_goes_with_the_second(shell: Shell) -> None:
         assert shell.path(ONE).exists()
         run_step(step="services")
         assert not shell.path(ONE).exists()
+        # The next release calls the role by another name.
+        for owner in ("services/x", "services/y"):
+            run_step(File(ONE, "a"), owner=owner)
+        assert shell.path(ONE).exists()
 
 
 def test_data_stays_until_the_machine_leaves_and_accounts_go_with_their_files(shell: Shell) -> None:

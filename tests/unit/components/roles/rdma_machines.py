@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.fabric import networks
+from components.roles.network.fabric import networks
 
 IB, ETHERNET, EFA = "InfiniBand", "Ethernet", "Unspecified"
 

@@ -8,15 +8,15 @@ import pytest
 
 from components.node.step.step import Step
 from components.node.step.values import read_values
-from components.roles.accounting import slurmdbd
-from components.roles.accounting.associations import apply_associations
-from components.roles.accounting.database import memory_mb
-from components.roles.accounting.host import AccountingValues, take_accounting
-from components.roles.accounting.role import conf, role
-from components.roles.accounting.settings import Accounting, Qos
 from components.roles.program import program
 from components.roles.role import Role
-from components.roles.slurm.host import foreign_configurations
+from components.roles.slurm.accounting import slurmdbd
+from components.roles.slurm.accounting.associations import apply_associations
+from components.roles.slurm.accounting.database import memory_mb
+from components.roles.slurm.accounting.host import AccountingValues, take_accounting
+from components.roles.slurm.accounting.role import conf, role
+from components.roles.slurm.accounting.settings import Accounting, Qos
+from components.roles.slurm.slurm.host import foreign_configurations
 from stacks.config import parse
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell

@@ -14,7 +14,7 @@ from components.node.step.values import arguments
 from components.roles.facts import whole
 from components.roles.order import in_order, roles
 from components.roles.role import Role, SlurmKey
-from components.roles.slurm.slurm_conf import keys_of_roles
+from components.roles.slurm.slurm.slurm_conf import keys_of_roles
 from components.steps import composition
 from components.steps.composition import CHECK as GATE_PHASES
 from components.steps.composition import answer as answer_of

@@ -13,14 +13,14 @@ import yaml
 
 from components.node.failure import Failure
 from components.node.step.values import read_values
-from components.roles.backup import program
-from components.roles.backup.host import MADE
-from components.roles.backup.program import RECORD, STAGE
-from components.roles.backup.role import BACKUP
-from components.roles.backup.target import TargetValues, check_target, close_target, try_target
 from components.roles.order import roles
-from components.roles.restore.host import RestoreValues, place_files, read_backup, wanted_backup
 from components.roles.role import Role, Value
+from components.roles.storage.backup import program
+from components.roles.storage.backup.host import MADE
+from components.roles.storage.backup.program import RECORD, STAGE
+from components.roles.storage.backup.role import BACKUP
+from components.roles.storage.backup.target import TargetValues, check_target, close_target, try_target
+from components.roles.storage.restore.host import RestoreValues, place_files, read_backup, wanted_backup
 from components.steps.composition import compose
 from stacks.config import parse
 from tests.unit.configs import HOST_KEY, LAB, PRIVATE_KEY, RawConfig, refusal
@@ -178,7 +178,7 @@ def values_of(backup: RawConfig) -> dict[str, Value]:
     config = parse({**LAB, "backup": backup}, base_dir=Path(), secret_keys=frozenset({"backup"}))
     role = next(role for role in roles(config) if role.name == "backup")
     values = {**role.values, **role.texts, **role.secrets, "restore_from": "latest", "node_adopt": True}
-    return {**values, "nfs_exports_path": "/export/shared", "nfs_exports_mount": "/shared", "users_lines": []}
+    return {**values, "share_path": "/export/shared", "share_mount": "/shared", "users_lines": []}
 
 
 def on_the_head(shell: Shell, backup: RawConfig, part: Callable[[TargetValues], object]) -> tuple[int, Any]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from components.roles.budget import spending
-from components.roles.budget.spending import Budget, line, read_budget
-from components.roles.monitoring.slurm_figures import budget_figures
+from components.roles.commands.tailrack.book import Stay
+from components.roles.monitoring.budget import spending
+from components.roles.monitoring.budget.spending import Budget, line, read_budget
+from components.roles.monitoring.monitoring.slurm_figures import budget_figures
 from components.roles.order import budget as role
 from components.roles.order import roles
 from components.roles.role import template
-from components.roles.tailrack_command.book import Stay
 from stacks.config import parse
 from stacks.config.model import StackConfig
 from tests.unit.configs import LAB

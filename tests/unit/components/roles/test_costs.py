@@ -9,12 +9,12 @@ from unittest import mock
 
 import pytest
 
-from components.roles.budget import spending
-from components.roles.costs import host as costs_host
-from components.roles.tailrack_command import costs
-from components.roles.tailrack_command.book import Stay, read_book, read_stays
-from components.roles.tailrack_command.costs import as_rows, as_text, totals
-from components.roles.tailrack_command.main import main
+from components.roles.commands.tailrack import costs
+from components.roles.commands.tailrack.book import Stay, read_book, read_stays
+from components.roles.commands.tailrack.costs import as_rows, as_text, totals
+from components.roles.commands.tailrack.main import main
+from components.roles.monitoring.budget import spending
+from components.roles.monitoring.costs import host as costs_host
 from components.slurm_commands import slurm
 from components.slurm_commands.nodes import Node
 from tests.unit.shell import Shell, script_of
@@ -34,7 +34,7 @@ def test_a_book_has_files_of_nodes_alone(tmp_path: Path) -> None:
 def test_a_log_in_node_names_the_head_node_for_its_costs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("components.roles.tailrack_command.main.LINK", __file__)
+    monkeypatch.setattr("components.roles.commands.tailrack.main.LINK", __file__)
     assert main(["costs"]) == 1
     assert "run 'tailrack costs' on the head node" in capsys.readouterr().err
 

@@ -15,13 +15,12 @@ from components.node import files
 from components.node.declared import Record
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.datasets import copies, host, model, programs, sources, stage
-from components.roles.datasets.copies import Copy, Home
-from components.roles.datasets.model import COMPLETE, COPIES, WAITS, Progress, list_name, read_entries, write_entries
-from components.roles.datasets.plan import planned
-from components.roles.datasets.programs import read_row
-from components.roles.datasets.sources import Source
-from components.roles.tailrack_command import data
+from components.roles.commands.tailrack import data
+from components.roles.storage.datasets import copies, host, model, programs, sources, stage
+from components.roles.storage.datasets.copies import Copy, Home
+from components.roles.storage.datasets.plan import planned
+from components.roles.storage.datasets.programs import read_row
+from components.roles.storage.datasets.sources import Source
 from components.slurm_commands.slurm import SlurmError
 from tests.hub import COMMIT, LARGE, REPOSITORY, hub
 from tests.unit.shell import Shell
@@ -39,8 +38,8 @@ TIME = "2026/01/01 00:00:00"
 ENTRIES = [model.Entry(name, len(text), TIME, hashlib.sha256(text).hexdigest()) for name, text in TEXTS.items()]
 
 
-def status(**nodes: tuple[str, str]) -> dict[str, dict[str, Progress]]:
-    return {name: {"words": Progress(V1, state, sums=sums)} for name, (state, sums) in nodes.items()}
+def status(**nodes: tuple[str, str]) -> dict[str, dict[str, model.Progress]]:
+    return {name: {"words": model.Progress(V1, state, sums=sums)} for name, (state, sums) in nodes.items()}
 
 
 # The plan
@@ -50,10 +49,10 @@ def test_the_fetching_node_stays_until_it_no_longer_answers_and_one_that_has_beg
     before = replace(WANTED, fetchers={"rack": "a2"})
     for answering, fetcher in (({"a1", "a2"}, "a2"), ({"a1"}, "a1"), (set[str](), "a2")):
         assert planned(WANTED, before, NODES, {}, answering).fetchers["rack"] == fetcher, answering
-    rows = status(a1=(WAITS, ""), a2=(COPIES, ""))
+    rows = status(a1=(model.WAITS, ""), a2=(model.COPIES, ""))
     assert planned(WANTED, None, NODES, rows, {"a1", "a2"}).fetchers["rack"] == "a2"
     # Others copy only from nodes that answer and have the sums of the first complete copy.
-    rows = status(a1=(COMPLETE, "c" * 64), a2=(COMPLETE, "d" * 64))
+    rows = status(a1=(model.COMPLETE, "c" * 64), a2=(model.COMPLETE, "d" * 64))
     one = planned(WANTED, None, NODES, rows, {"a1"})
     assert (one.complete, one.sums) == (["a1"], "c" * 64)
     assert planned(WANTED, one, NODES, rows, {"a1", "a2"}).complete == ["a1"]
@@ -66,7 +65,7 @@ def test_the_fetching_node_stays_until_it_no_longer_answers_and_one_that_has_beg
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../b", "a\nb", ""])
 def test_a_list_with_a_line_that_leads_elsewhere_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
-        read_entries(json.dumps([path, 1, "", ""]))
+        model.read_entries(json.dumps([path, 1, "", ""]))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ def test_a_list_with_a_line_that_leads_elsewhere_is_refused(path: str) -> None:
 )
 def test_a_list_with_a_malformed_line_is_refused(row: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
-        read_entries(json.dumps(row))
+        model.read_entries(json.dumps(row))
 
 
 # Files
@@ -172,7 +171,7 @@ def test_a_repository_of_hugging_face_is_listed_in_pages_with_the_sums_of_its_la
 def machine(shell: Shell) -> Shell:
     """A machine whose account of data sets is the one of the test."""
     shell.stub("runuser", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
-    module = "components.roles.datasets.programs"
+    module = "components.roles.storage.datasets.programs"
     code = (
         f"import sys; sys.path.insert(0, '{PROJECT}'); from {module} import work_with_files as main; "
         "sys.exit(main(sys.argv[1:]))"
@@ -202,13 +201,13 @@ def test_a_changed_source_is_another_version_when_listed_again(machine: Shell, m
     at_source(monkeypatch, *TEXTS)
     with machine.here():
         first = listed()
-        text = files.read(f"{model.PLAN}/{list_name('words', first.version)}")
+        text = files.read(f"{model.PLAN}/{model.list_name('words', first.version)}")
         at_source(monkeypatch, *TEXTS, "d.txt")
         assert listed() == first
         files.write(f"{model.FETCHED}/words.again", "")
         second = listed()
     assert (first.bytes, first.count, first.error) == (6, 2, "")
-    assert [entry.key for entry in read_entries(text or "")] == [entry.key for entry in ENTRIES]
+    assert [entry.key for entry in model.read_entries(text or "")] == [entry.key for entry in ENTRIES]
     assert second.version != first.version
     assert second.count == 3
 
@@ -236,12 +235,12 @@ def test_a_source_that_cannot_be_used_is_named_and_the_last_version_stays(
 
 def copy_of(
     machine: Shell, node: str = "a1", one: model.PlannedSet = WANTED, reserve: int = 0
-) -> tuple[Copy, list[Progress]]:
-    shown: list[Progress] = []
+) -> tuple[Copy, list[model.Progress]]:
+    shown: list[model.Progress] = []
     with machine.here():
-        path = f"{model.FROM_HEAD}/{list_name('words', V1)}"
+        path = f"{model.FROM_HEAD}/{model.list_name('words', V1)}"
         if not files.exists(path):
-            files.write(path, write_entries([replace(entry, sum="") for entry in ENTRIES]))
+            files.write(path, model.write_entries([replace(entry, sum="") for entry in ENTRIES]))
     return Copy(node, model.Plan(0, reserve, "100.64.0.1", [one], NODES), one, shown.append), shown
 
 
@@ -249,7 +248,7 @@ def rsync(machine: Shell, texts: dict[str, bytes] = TEXTS, then: str = "") -> No
     """Let rsync copy these files, and the list of sums of another node."""
     for name, text in texts.items():
         machine.write(f"/peer/{name}", text.decode())
-    machine.write(f"/sums/{list_name('words', V1)}", write_entries(ENTRIES))
+    machine.write(f"/sums/{model.list_name('words', V1)}", model.write_entries(ENTRIES))
     machine.stub(
         "rsync",
         f'from={machine.path("/peer")}; case "$*" in *--link-dest*) exit 0;; */state/*) from={machine.path("/sums")};; '
@@ -262,7 +261,7 @@ def copies_by(machine: Shell, program: str) -> list[str]:
 
 
 FETCHING = replace(WANTED, fetchers={"rack": "a1"})
-DIGEST = hashlib.sha256(write_entries(ENTRIES).encode()).hexdigest()
+DIGEST = hashlib.sha256(model.write_entries(ENTRIES).encode()).hexdigest()
 
 
 def test_a_complete_copy_gets_its_name_its_sums_and_the_link(machine: Shell) -> None:
@@ -270,10 +269,10 @@ def test_a_complete_copy_gets_its_name_its_sums_and_the_link(machine: Shell) -> 
     work, states = copy_of(machine, one=FETCHING)
     with machine.here():
         work.bring()
-        assert read_entries(files.read(Home("/data", "words").sums(V1)) or "") == ENTRIES
+        assert model.read_entries(files.read(Home("/data", "words").sums(V1)) or "") == ENTRIES
     assert machine.path("/data/words/b/c.txt").read_bytes() == b"two"
     assert machine.path("/data/words").readlink() == Path(f".tailrack-data/words/{V1}")
-    assert [one.state for one in states] == [COPIES, model.SUMS, COMPLETE]
+    assert [one.state for one in states] == [model.COPIES, model.SUMS, model.COMPLETE]
     assert states[-1].sums == DIGEST
 
 
@@ -281,11 +280,11 @@ def test_a_node_that_does_not_fetch_waits_and_then_copies_from_its_neighbour(mac
     rsync(machine)
     work, states = copy_of(machine, "a2", FETCHING)
     machine.call(work.bring)
-    assert states[-1] == Progress(V1, WAITS, "", "a1")
+    assert states[-1] == model.Progress(V1, model.WAITS, "", "a1")
     assert not machine.path("/data/words").exists()
     work, states = copy_of(machine, "a2", replace(FETCHING, complete=["a1", "b1"], sums=DIGEST))
     machine.call(work.bring)
-    assert states[-1].state == COMPLETE
+    assert states[-1].state == model.COMPLETE
     (call,) = copies_by(machine, "rsync")
     assert f"rsync://tailrack@10.0.0.1:6815/set-words/{V1}/" in call
 
@@ -310,7 +309,7 @@ def test_a_node_that_does_not_answer_on_the_fabric_is_read_over_the_tailnet(mach
     stub.write_text(stub.read_text().replace("from=", 'case "$*" in *:6815/*) exit 10;; esac; from=', 1))
     work, states = copy_of(machine, "a2", replace(FETCHING, complete=["a1"], sums=DIGEST))
     machine.call(work.bring)
-    assert states[-1].state == COMPLETE
+    assert states[-1].state == model.COMPLETE
     assert [":6815/" in call for call in copies_by(machine, "rsync")] == [True, False]
 
 
@@ -347,7 +346,7 @@ def test_damaged_files_are_copied_again_when_all_are_read(machine: Shell) -> Non
                 files.write(f"{copies.VERIFY}/words", "")
             work.bring()
         assert file.read_bytes() == text
-        assert states[-1].state == COMPLETE
+        assert states[-1].state == model.COMPLETE
 
 
 def test_a_copy_without_room_or_in_the_place_of_a_users_folder_is_refused(machine: Shell) -> None:
@@ -377,15 +376,15 @@ def test_up_waits_until_a_node_has_its_data_sets_and_names_the_failure(machine: 
     with machine.here():
         assert not host.all_complete("a1", ["words"])
         report = stage.Report([WANTED])
-        report.set("words", Progress(V1, "failed", "no room; next: df"))
+        report.set("words", model.Progress(V1, "failed", "no room; next: df"))
         # It stays visible while the node tries again.
-        report.set("words", Progress(V1, COPIES))
+        report.set("words", model.Progress(V1, model.COPIES))
         with pytest.raises(Failure, match="words cannot be copied: no room; next: df"):
             host.all_complete("a1", ["words"])
-        report.set("words", Progress(V1, COMPLETE))
+        report.set("words", model.Progress(V1, model.COMPLETE))
         assert host.all_complete("a1", ["words"])
-        assert stage.Report([WANTED]).rows["words"].state == COMPLETE
-        assert stage.Report([replace(WANTED, version=V2)]).rows["words"].state == WAITS
+        assert stage.Report([WANTED]).rows["words"].state == model.COMPLETE
+        assert stage.Report([replace(WANTED, version=V2)]).rows["words"].state == model.WAITS
 
 
 def test_up_names_a_source_that_cannot_be_listed_and_waits_for_a_plan(machine: Shell) -> None:
@@ -425,12 +424,12 @@ def test_files_that_did_not_change_at_the_source_are_linked_and_damaged_ones_fet
     home = Home("/data", "words")
     with machine.here():
         files.write(f"{model.FROM_HEAD}/remote.words", programs.rclone_config("s3", "s3://lab/words", **NO_KEYS))
-        files.write(home.sums(V2), write_entries([ENTRIES[0]]))
+        files.write(home.sums(V2), model.write_entries([ENTRIES[0]]))
         files.link(home.link, f".tailrack-data/words/{V2}")
     work, _ = copy_of(machine, one=replace(FETCHING, kind="s3"))
     with machine.here():
         work.bring()
-        assert read_entries(files.read(home.sums(V1)) or "") == ENTRIES
+        assert model.read_entries(files.read(home.sums(V1)) or "") == ENTRIES
     place = machine.path("/data/.tailrack-data/words")
     assert (place / V1 / "a.txt").samefile(place / V2 / "a.txt")
     (call,) = copies_by(machine, "rclone")
@@ -474,10 +473,10 @@ def node(name: str, state: str, **more: Any) -> dict[str, Any]:
 
 def test_the_command_shows_sizes_nodes_progress_and_errors() -> None:
     rows = [
-        node("a1", COMPLETE),
-        node("a2", COPIES, source="a1"),
+        node("a1", model.COMPLETE),
+        node("a2", model.COPIES, source="a1"),
         node("a3", "failed", error="no room; next: df"),
-        node("a4", WAITS),
+        node("a4", model.WAITS),
     ]
     text = data.as_text([shown(*rows, error="access denied")], 0, 0)
     head, line, *details = text.splitlines()
@@ -502,7 +501,7 @@ def test_a_failure_ends_with_1(
 
     file = tmp_path / "report.json"
     monkeypatch.setattr(data, "REPORT", str(file))
-    file.write_text(json.dumps({"time": 0, "sets": [shown(node("a1", COMPLETE))]}))
+    file.write_text(json.dumps({"time": 0, "sets": [shown(node("a1", model.COMPLETE))]}))
     assert run("--json") == 0
     assert json.loads(capsys.readouterr().out)["sets"][0]["name"] == "words"
     assert run("--watch") == 0

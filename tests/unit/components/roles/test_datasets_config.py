@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.datasets.role import role
+from components.roles.storage.datasets.role import role
 from components.settings.serialize import to_plain
 from stacks.config import ConfigError, parse
 from tests.hub import COMMIT

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from components.measurement_jobs.job_plans import NICE, deep_check_text
-from components.roles.health import deep_check, gpu_records
-from components.roles.health.deep_check import DeepCheck, run
+from components.roles.monitoring.health import deep_check, gpu_records
+from components.roles.monitoring.health.deep_check import DeepCheck, run
 from components.roles.order import roles
 from components.roles.program import program
 from components.slurm_commands import slurm

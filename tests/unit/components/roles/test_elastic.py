@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.monitoring.slurm_figures import node_state
-from components.roles.sll.snapshot import snapshot
-from components.roles.tailrack_command import elastic
-from components.roles.tailrack_command.elastic import Status, at_limit, no_machine, read_status, read_statuses, renting
-from components.roles.tailrack_command.out_reason import why_out
-from components.roles.tailrack_command.wait_reason import why_it_waits
+from components.roles.commands.sll.snapshot import snapshot
+from components.roles.commands.tailrack import elastic
+from components.roles.commands.tailrack.elastic import Status, at_limit, no_machine, read_status, read_statuses, renting
+from components.roles.commands.tailrack.out_reason import why_out
+from components.roles.commands.tailrack.wait_reason import why_it_waits
+from components.roles.monitoring.monitoring.slurm_figures import node_state
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.nodes import Node
 from components.slurm_commands.slurm import SlurmError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.roles.enroot_pyxis.settings import FILES, FILES_ARM, MOST_BYTES, SUMS, UPSTREAM
+from components.roles.containers.enroot_pyxis.settings import FILES, FILES_ARM, MOST_BYTES, SUMS, UPSTREAM
 from components.roles.order import roles
 from stacks.config import ConfigError, StackConfig, parse
 from tests.unit.configs import LAB, refusal

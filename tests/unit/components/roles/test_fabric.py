@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from components.node import files, safe_path
-from components.roles.fabric import groups, networks, proof
-from components.roles.fabric.host import networks_here
-from components.roles.fabric.networks import FabricError, Thing
-from components.roles.fabric.proof import SilentError
+from components.roles.network.fabric import groups, networks, proof
+from components.roles.network.fabric.host import networks_here
+from components.roles.network.fabric.networks import FabricError, Thing
+from components.roles.network.fabric.proof import SilentError
 from components.roles.program import program
-from components.roles.slurm.folders import NODES
+from components.roles.slurm.slurm.folders import NODES
 from components.validation.transfer import BYTES
 
 # What is at the end of each cable: interfaces with the same number are on one network.

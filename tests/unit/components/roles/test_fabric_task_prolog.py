@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.job_hangs.watch import FIRST_PORT, PORTS
+from components.roles.jobs.job_hangs.watch import FIRST_PORT, PORTS
 from components.roles.role import template
 
 # A rack with two networks, of which b1 lacks one, and cards that are called otherwise on each; another site.

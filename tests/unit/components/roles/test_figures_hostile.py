@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from components.roles.monitoring import figures
-from components.roles.monitoring.figures import TRAINING
-from components.roles.monitoring.role import collector_settings
-from components.roles.monitoring.slurm_figures import Metric
-from components.roles.sll import snapshot
+from components.roles.commands.sll import snapshot
+from components.roles.monitoring.monitoring import figures
+from components.roles.monitoring.monitoring.figures import TRAINING
+from components.roles.monitoring.monitoring.role import collector_settings
+from components.roles.monitoring.monitoring.slurm_figures import Metric
 from stacks.config import parse
 from tests.unit.configs import LAB
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from components.roles.health import deep_check, gpu_records
-from components.roles.health.deep_check import DeepCheck
-from components.roles.health.gpu_records import GpuRecords, published
-from components.roles.tailrack_command import nodes
+from components.roles.commands.tailrack import nodes
+from components.roles.monitoring.health import deep_check, gpu_records
+from components.roles.monitoring.health.deep_check import DeepCheck
+from components.roles.monitoring.health.gpu_records import GpuRecords, published
 from components.slurm_commands.nodes import Node
 from components.validation import measurement_run
 from components.validation.became_slow import Measured

@@ -10,10 +10,10 @@ import pytest
 from components.node import folders, safe_path
 from components.node.failure import Failure
 from components.node.run import Ended
-from components.roles.backup import homes, program, restic
-from components.roles.backup.homes import HOMES_RECORD
-from components.roles.restore import host as restore_host
-from components.roles.users.accounts import Account
+from components.roles.access.users.accounts import Account
+from components.roles.storage.backup import homes, program, restic
+from components.roles.storage.backup.homes import HOMES_RECORD
+from components.roles.storage.restore import host as restore_host
 from tests.unit.components.roles.test_backup import SFTP
 from tests.unit.configs import refusal
 

@@ -17,20 +17,19 @@ from typing import Any
 
 import pytest
 
-from components.roles.job_hangs import communicators, find, ras, watch
-from components.roles.job_hangs.communicators import BEHIND, Communicator, Late, Rank, finding, next_command, sentence
-from components.roles.job_hangs.find import LIMITS, REPORTED, judge
-from components.roles.job_hangs.ras import read_answer
-from components.roles.job_hangs.role import role
-from components.roles.job_hangs.watch import STALLS, LateRank, RasFinding, Stall, after_sample, read_finding, read_stall
-from components.roles.job_reports.host import MAIL_PROGRAM
-from components.roles.slurm.folders import NODES, POOLS
-from components.roles.slurm.fragment import memory_values
-from components.roles.slurm.nodes import NodeFiles, write_node
-from components.roles.tailrack_command.why import explain
-from components.roles.usage.record import summary_of
-from components.roles.usage.role import HAS_GPUS
-from components.roles.usage.samples import JOBS, SAMPLER, JobSamples, Reading, Summary, read_gpus, read_summary
+from components.roles.commands.tailrack.why import explain
+from components.roles.jobs.job_hangs import communicators, find, ras, watch
+from components.roles.jobs.job_hangs.communicators import BEHIND, Communicator, Late, Rank, next_command, sentence
+from components.roles.jobs.job_hangs.find import LIMITS, REPORTED, judge
+from components.roles.jobs.job_hangs.ras import read_answer
+from components.roles.jobs.job_hangs.role import role
+from components.roles.jobs.job_reports.host import MAIL_PROGRAM
+from components.roles.monitoring.usage import samples
+from components.roles.monitoring.usage.record import summary_of
+from components.roles.monitoring.usage.role import HAS_GPUS
+from components.roles.slurm.slurm.folders import NODES, POOLS
+from components.roles.slurm.slurm.fragment import memory_values
+from components.roles.slurm.slurm.nodes import NodeFiles, write_node
 from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job, with_parts
 from stacks.config import parse
@@ -41,12 +40,12 @@ from tests.unit.shell import Shell, assert_ok
 
 RECORDED = Path(__file__).parents[3] / "fixtures/ras"
 NOW = 1_790_000_000
-WAITS = Reading(0, "", 100, 1657, 123.5, 700.0)
-IDLES = Reading(1, "", 0, 1657, 124.3, 700.0)
-WORKS = Reading(0, "", 99, 1883, 692.6, 700.0)
+WAITS = samples.Reading(0, "", 100, 1657, 123.5, 700.0)
+IDLES = samples.Reading(1, "", 0, 1657, 124.3, 700.0)
+WORKS = samples.Reading(0, "", 99, 1883, 692.6, 700.0)
 DIGEST = "a" * 64
-LATE = LateRank(5, "100.64.0.2", 4711, 1, here=True)
-FOUND = RasFinding(DIGEST, BEHIND, "AllReduce", 12034, 12035, 8, (LATE,), 1)
+LATE = watch.LateRank(5, "100.64.0.2", 4711, 1, here=True)
+FOUND = watch.RasFinding(DIGEST, BEHIND, "AllReduce", 12034, 12035, 8, (LATE,), 1)
 HANG = communicators.Hang(NOW, BEHIND, "AllReduce", 12034, 12035, 8, 1, (Late(5, "b1", 1, 4711),))
 NOTED = with_parts("", hang=HANG)
 NOTED_MINE = with_parts("mine", hang=HANG)
@@ -60,7 +59,7 @@ def found(name: str) -> communicators.Finding:
     """Return the finding of a recorded answer."""
     group = read_answer(recorded(name))
     assert group is not None
-    return finding(group)
+    return communicators.finding(group)
 
 
 # RAS's answers.
@@ -77,13 +76,13 @@ def test_the_rank_that_sleeps_is_behind_and_a_killed_one_missing_in_recorded_ans
     # A host that is no address is left out.
     group = read_answer(recorded("2.28.9-behind.json").replace("192.0.2.2", "$(reboot); x"))
     assert group is not None
-    assert finding(group).ranks == (Rank(1, "", 1092, 1),)
+    assert communicators.finding(group).ranks == (Rank(1, "", 1092, 1),)
 
 
 def test_ranks_that_launch_different_operations_wait_for_each_other() -> None:
     ranks = {number: Rank(number, "10.0.0.1", number + 100, number) for number in range(2)}
     operations = {"AllGather": {1: (ranks[0],), 2: (ranks[1],)}, "AllReduce": {5: (ranks[1],), 6: (ranks[0],)}}
-    different = finding([Communicator("w", 2, operations)])
+    different = communicators.finding([Communicator("w", 2, operations)])
     assert (different.kind, different.operation) == (communicators.DIFFERENT, "AllGather,AllReduce")
 
 
@@ -94,7 +93,7 @@ def test_an_answer_that_was_cut_off_or_damaged_raises_nothing(name: str) -> None
         for damaged in (text[:at], text[:at] + "\0{[" + text[at:], text[:at] + text[at + 5 :]):
             group = read_answer(damaged)
             if group is not None:
-                finding(group)
+                communicators.finding(group)
 
 
 def test_answers_in_another_form_are_none() -> None:
@@ -122,9 +121,9 @@ def test_a_rank_that_leaves_its_communicator_is_behind_until_all_leave(flag: str
     head, last, rest = text.rpartition(f'"{flag}": false')
     one = read_answer(f'{head}"{flag}": true{rest}')
     assert one is not None
-    assert finding(one).ranks == (Rank(1, "192.0.2.2", 1092, 1),)
+    assert communicators.finding(one).ranks == (Rank(1, "192.0.2.2", 1092, 1),)
     assert read_answer(text.replace(last, f'"{flag}": true')) == []
-    assert finding([]).kind == communicators.NONE
+    assert communicators.finding([]).kind == communicators.NONE
 
 
 # The rank that others wait for.
@@ -142,7 +141,7 @@ def test_a_rank_that_waits_for_another_is_not_the_cause() -> None:
     # Rank 3 stopped. Rank 2 waits for it in their pair, so ranks 0 and 1 wait for both in the world.
     world = Communicator("w", 4, {"AllReduce": ranks_by({10: [0, 1], 9: [2, 3]})})
     pair = Communicator("p", 2, {"AllGather": ranks_by({7: [2], 6: [3]})})
-    cause = finding([pair, world])
+    cause = communicators.finding([pair, world])
     assert (cause.kind, [rank.number for rank in cause.ranks], cause.total, cause.size) == (BEHIND, [3], 1, 4)
 
 
@@ -262,16 +261,18 @@ def test_a_gpu_waits_at_full_utilization_and_little_power() -> None:
         assert watch.signs(readings) == expected, readings
 
 
-def stalled(minutes: int, samples: int, answers: Callable[[int], RasFinding | None]) -> tuple[Stall, list[int]]:
+def stalled(
+    minutes: int, samples: int, answers: Callable[[int], watch.RasFinding | None]
+) -> tuple[watch.Stall, list[int]]:
     """Return the stall after some samples of a GPU that waits, and the samples at which RAS was asked."""
-    stall, asked = Stall(), list[int]()
+    stall, asked = watch.Stall(), list[int]()
 
-    def ask() -> RasFinding | None:
+    def ask() -> watch.RasFinding | None:
         asked.append(number)
         return answers(number)
 
     for number in range(1, samples + 1):
-        stall = after_sample(stall, [WAITS], NOW + 60 * number, minutes, ask)
+        stall = watch.after_sample(stall, [WAITS], NOW + 60 * number, minutes, ask)
     return stall, asked
 
 
@@ -282,12 +283,12 @@ def test_ras_is_asked_twice_within_the_configs_minutes_and_then_every_five() -> 
     # A silent one is asked every five minutes, and a GPU that works ends the stall.
     stall, asked = stalled(10, 13, lambda _: None)
     assert asked == [2, 7, 12]
-    assert after_sample(stall, [WORKS], NOW, 10, lambda: FOUND) == Stall()
+    assert watch.after_sample(stall, [WORKS], NOW, 10, lambda: FOUND) == watch.Stall()
 
 
 def test_root_accepts_only_a_finding_in_its_form() -> None:
     good = asdict(FOUND)
-    assert read_finding(json.dumps(good)) == FOUND
+    assert watch.read_finding(json.dumps(good)) == FOUND
     rank = good["ranks"][0]
     for bad in (
         {"kind": "x"},
@@ -300,21 +301,23 @@ def test_root_accepts_only_a_finding_in_its_form() -> None:
         {"ranks": [{**rank, "process": "1"}]},
         {"ranks": "x"},
     ):
-        assert read_finding(json.dumps({**good, **bad})) is None, bad
+        assert watch.read_finding(json.dumps({**good, **bad})) is None, bad
     for text in ("", "[]", "5", "{", "[" * 100_000):
-        assert read_finding(text) is None
-        assert read_stall(text) is None
-    assert read_stall(watch.as_json(Stall(NOW, 3, 1, 0, 2, 2, 0, FOUND))) == Stall(NOW, 3, 1, 0, 2, 2, 0, FOUND)
+        assert watch.read_finding(text) is None
+        assert watch.read_stall(text) is None
+    assert watch.read_stall(watch.as_json(watch.Stall(NOW, 3, 1, 0, 2, 2, 0, FOUND))) == watch.Stall(
+        NOW, 3, 1, 0, 2, 2, 0, FOUND
+    )
 
 
 # The decision.
 
-STALL = Stall(NOW, 12, 1, 0, 12, 2, 10, FOUND)
+STALL = watch.Stall(NOW, 12, 1, 0, 12, 2, 10, FOUND)
 
 
 def test_a_job_hangs_with_both_signs_on_all_its_nodes() -> None:
     assert judge({"b1": STALL}, 10, {}) == HANG
-    idle = Stall(NOW - 60, 13, 0, 1)
+    idle = watch.Stall(NOW - 60, 13, 0, 1)
     assert judge({"b1": STALL, "b2": idle}, 10, {}) == HANG
 
 
@@ -325,7 +328,7 @@ def test_with_one_sign_or_a_node_at_work_or_silent_there_is_no_word() -> None:
         {"b1": replace(STALL, waiting=0, idle=1)},
         {"b1": replace(STALL, finding=None)},
         {"b1": STALL, "b2": None},
-        {"b1": STALL, "b2": Stall()},
+        {"b1": STALL, "b2": watch.Stall()},
         {"b1": replace(STALL, finding=replace(FOUND, kind=communicators.NONE))},
         {},
     ):
@@ -333,14 +336,14 @@ def test_with_one_sign_or_a_node_at_work_or_silent_there_is_no_word() -> None:
 
 
 def test_a_rank_that_sleeps_while_another_receives_is_named_by_its_idle_gpu() -> None:
-    both = tuple(LateRank(number, "100.64.0.2", 4711 + number, number, here=True) for number in range(2))
+    both = tuple(watch.LateRank(number, "100.64.0.2", 4711 + number, number, here=True) for number in range(2))
     real = found("2.28.9-receive.json")
     assert (real.kind, real.operation, real.count) == (communicators.EQUAL, "AllReduce", 21)
     for kind, count in ((communicators.EQUAL, 21), (communicators.NONE, 0)):
-        answer = RasFinding(real.digest, kind, "AllReduce" if count else "", count, count, 2, both, 2)
-        stall = Stall()
+        answer = watch.RasFinding(real.digest, kind, "AllReduce" if count else "", count, count, 2, both, 2)
+        stall = watch.Stall()
         for number in range(5):
-            stall = after_sample(stall, [WAITS, IDLES], NOW + 60 * number, 5, lambda answer=answer: answer)  # type: ignore[misc]
+            stall = watch.after_sample(stall, [WAITS, IDLES], NOW + 60 * number, 5, lambda answer=answer: answer)  # type: ignore[misc]
         hang = judge({"b1": stall}, 5, {})
         lost = communicators.Hang(NOW, communicators.PEER, size=2, total=1, ranks=(Late(1, "b1", 1, 4712),))
         assert hang == lost, kind
@@ -392,10 +395,13 @@ def test_the_sentence_names_the_rank_and_the_command_shows_its_stack() -> None:
 
 
 def test_the_comment_keeps_the_hang_beside_the_use_and_an_administrators_text() -> None:
-    used = with_parts("mine", use=Summary(True, 2, 1.5))
+    used = with_parts("mine", use=samples.Summary(True, 2, 1.5))
     comment = with_parts(used, hang=HANG)
-    assert (communicators.read_hang(comment, NOW), read_summary(comment)) == (HANG, Summary(True, 2, 1.5))
-    assert communicators.read_hang(with_parts(comment, use=Summary(True, 2, 1.6)), NOW) == HANG
+    assert (communicators.read_hang(comment, NOW), samples.read_summary(comment)) == (
+        HANG,
+        samples.Summary(True, 2, 1.5),
+    )
+    assert communicators.read_hang(with_parts(comment, use=samples.Summary(True, 2, 1.6)), NOW) == HANG
     assert with_parts(comment, hang=None) == used
     assert with_parts(NOTED, hang=None) == ""
     for text in ("", "mine", '{"hang":[]}', NOTED.replace(BEHIND, "other"), NOTED.replace("12034", '"12034"')):
@@ -417,15 +423,15 @@ def test_why_explains_a_running_job_that_hangs_and_forgets_it_after_a_requeue() 
 
 
 def test_gpus_that_wait_count_as_idle_in_a_hang_only() -> None:
-    samples = JobSamples().plus([0], {0: WORKS})
+    seen = samples.JobSamples().plus([0], {0: WORKS})
     for _ in range(12):
-        samples = samples.plus([0], {0: WAITS})
-    answers = {"b1": {"7": samples.use}}
+        seen = seen.plus([0], {0: WAITS})
+    answers = {"b1": {"7": seen.use}}
     for comment, percent, idle, unused in (("", 100, 0, 0), (NOTED, 8, 92, 1)):
         used = summary_of(job(admin_comment=comment), answers, {}, {}, NOW)
         assert (used.percent, used.idle, used.unused, used.minutes) == (percent, idle, unused, 12 * unused), comment
     # It goes on.
-    assert samples.plus([0], {0: WORKS}).use.in_hang.idle == 0
+    assert seen.plus([0], {0: WORKS}).use.in_hang.idle == 0
 
 
 # The programs.
@@ -435,14 +441,17 @@ def test_utilization_alone_is_a_reading() -> None:
     text = (
         "0, 0000000F:01:00.0, 96, [N/A]\n0, 0000000F:01:00.0, 96, [N/A], 45.12, [N/A]\n1, 0000000F:02:00.0, [N/A], 7\n"
     )
-    assert read_gpus(text) == [Reading(0, "0000000F:01:00.0", 96, 0), Reading(0, "0000000F:01:00.0", 96, 0, 45.12)]
+    assert samples.read_gpus(text) == [
+        samples.Reading(0, "0000000F:01:00.0", 96, 0),
+        samples.Reading(0, "0000000F:01:00.0", 96, 0, 45.12),
+    ]
 
 
 @pytest.fixture
 def node(shell: Shell) -> Shell:
     """A node with a job whose GPU waits."""
     shell.write("/etc/tailrack/gres.conf", "NodeName=a1 Name=gpu Type=h200 File=/dev/nvidia[0-1]\n")
-    shell.write(f"{JOBS}/7", "0\n")
+    shell.write(f"{samples.JOBS}/7", "0\n")
     shell.write(watch.MINUTES, "5\n")
     shell.write(f"{watch.OWNERS}/7", "6001\n")
     shell.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nada:x:6001:6002::/home/ada:/bin/sh\n")
@@ -472,13 +481,13 @@ def test_the_sampler_asks_ras_as_the_jobs_user_and_the_node_answers_with_the_sta
 def test_an_ended_job_is_forgotten_and_nothing_is_asked_for_root_or_without_the_role(node: Shell) -> None:
     node.command("gpu-use")
     assert stalls_of(node).keys() == {"7"}
-    node.path(f"{JOBS}/7").unlink()
+    node.path(f"{samples.JOBS}/7").unlink()
     assert stalls_of(node) == {}
     node.command("gpu-use")
-    assert not node.path(f"{STALLS}/7").exists()
+    assert not node.path(f"{watch.STALLS}/7").exists()
     for number, owner in ((8, "0\n"), (9, "6001\n")):
         node.write(f"{watch.OWNERS}/{number}", owner)
-        file = node.write(f"{JOBS}/{number}", "0\n")
+        file = node.write(f"{samples.JOBS}/{number}", "0\n")
         for _ in range(7):
             assert node.command("gpu-use").returncode == 0
         file.unlink()
@@ -497,7 +506,7 @@ def head(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     return shell
 
 
-def play(monkeypatch: pytest.MonkeyPatch, running: Job, stall: Stall | None = STALL) -> None:
+def play(monkeypatch: pytest.MonkeyPatch, running: Job, stall: watch.Stall | None = STALL) -> None:
     monkeypatch.setattr(find, "jobs_and_nodes", lambda: ([running], [type("N", (), {"name": "b1"})()], {}))
     monkeypatch.setattr(find, "ask_each", lambda names, *_: {name: {"7": stall} for name in names if stall})
     monkeypatch.setattr(slurm, "jobs", lambda _: [running])
@@ -518,7 +527,7 @@ def test_a_hang_is_noted_and_reported_once_and_loses_the_note_when_it_goes_on(
     assert head.command("job-hangs").returncode == 0
     assert len(head.calls) == count
     assert head.path(REPORTED).read_text() == f"7 {NOW - 3600}\n"
-    play(monkeypatch, job(admin_comment=f"{NOTED_MINE}"), Stall())
+    play(monkeypatch, job(admin_comment=f"{NOTED_MINE}"), watch.Stall())
     assert head.command("job-hangs").returncode == 0
     assert head.calls[count:] == ['scontrol update jobid=7 admincomment={"comment":"mine"}']
 
@@ -527,10 +536,10 @@ def test_samples_of_the_run_before_a_requeue_are_left_out(head: Shell, monkeypat
     play(monkeypatch, job(start=NOW + 61, admin_comment=""))
     assert head.command("job-hangs").returncode == 0
     assert head.calls == []
-    head.write(SAMPLER, "").chmod(0o755)
-    head.write(f"{STALLS}/7", "of the run before")
+    head.write(samples.SAMPLER, "").chmod(0o755)
+    head.write(f"{watch.STALLS}/7", "of the run before")
     assert script(head, "prolog", "10-job", SLURM_JOB_GPUS="0,1").returncode == 0
-    assert not head.path(f"{STALLS}/7").exists()
+    assert not head.path(f"{watch.STALLS}/7").exists()
 
 
 def test_a_nodes_malformed_answer_is_none() -> None:

@@ -17,15 +17,15 @@ from unittest import mock
 
 import pytest
 
-from components.roles.job_reports import daemon, report
-from components.roles.job_reports.daemon import Service
-from components.roles.job_reports.host import MAIL_PASSWORD, MAIL_PROGRAM, SPOOL
-from components.roles.job_reports.outbox import DIGEST_SECONDS, MOST_OF_A_USER, SINGLE_AN_HOUR, Outbox, Waiting
-from components.roles.job_reports.report import Event, Report, event_files, read_event, receivers_of, write_report
-from components.roles.job_reports.send import Message, NotSent, post, send_mail
+from components.roles.jobs.job_reports import daemon, report
+from components.roles.jobs.job_reports.daemon import Service
+from components.roles.jobs.job_reports.host import MAIL_PASSWORD, MAIL_PROGRAM, SPOOL
+from components.roles.jobs.job_reports.outbox import DIGEST_SECONDS, MOST_OF_A_USER, SINGLE_AN_HOUR, Outbox, Waiting
+from components.roles.jobs.job_reports.report import Event, Report, event_files, read_event, receivers_of, write_report
+from components.roles.jobs.job_reports.send import Message, NotSent, post, send_mail
 from components.roles.order import roles
 from components.roles.role import template
-from components.roles.slurm.slurm_conf import controller_files, slurm_conf
+from components.roles.slurm.slurm.slurm_conf import controller_files, slurm_conf
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.slurm import SlurmError
 from stacks.config import parse

@@ -4,15 +4,15 @@ import re
 from pathlib import Path
 
 from cli.mlflow_lock import fits
-from components.roles.mlflow.accounts import update_accounts
-from components.roles.mlflow.served_requests import is_plain, is_served
-from components.roles.mlflow.start import is_inside, is_own, options
-from components.roles.role import FOLDER
+from components.roles.jobs.mlflow.accounts import update_accounts
+from components.roles.jobs.mlflow.served_requests import is_plain, is_served
+from components.roles.jobs.mlflow.start import is_inside, is_own, options
+from components.roles.role import folder_of
 from tests.unit.configs import LAB, refusal
 from tests.unit.recorded import Build, tailnet_address
 
 SECRET = "made-and-nobody-may-see"
-LOCK = FOLDER / "mlflow" / "lock"
+LOCK = folder_of("mlflow") / "lock"
 
 
 class FakeStore:

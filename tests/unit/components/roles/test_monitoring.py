@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from components.roles.monitoring import figures
-from components.roles.monitoring.figures import gpu_figures, measured_figures, read_names, tailnet_figures
-from components.roles.monitoring.role import collector_settings, rules
-from components.roles.monitoring.slurm_figures import Metric, exposition, node_state, slurm_figures
-from components.roles.role import FOLDER
+from components.roles.monitoring.monitoring import figures
+from components.roles.monitoring.monitoring.figures import gpu_figures, measured_figures, read_names, tailnet_figures
+from components.roles.monitoring.monitoring.role import collector_settings, rules
+from components.roles.monitoring.monitoring.slurm_figures import Metric, exposition, node_state, slurm_figures
+from components.roles.role import folder_of
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.nodes import Node
 from components.slurm_commands.slurm import SlurmError
@@ -212,7 +212,7 @@ def test_each_rule_raises_its_alert(tmp_path: Path) -> None:
 
 
 def test_every_alert_has_a_test_a_summary_and_a_remedy() -> None:
-    text = (FOLDER / "monitoring" / "templates" / "rules.yml").read_text(encoding="utf-8")
+    text = (folder_of("monitoring") / "templates" / "rules.yml").read_text(encoding="utf-8")
     tests = (FIXTURES / "prometheus" / "rules_test.yml").read_text(encoding="utf-8")
     alerts = [line.split()[-1] for line in text.splitlines() if "- alert:" in line]
     assert len(alerts) == text.count("remedy:") == text.count("summary:") > 5

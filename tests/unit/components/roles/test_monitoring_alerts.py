@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from components.node import daemons
-from components.roles.monitoring import figures
-from components.roles.monitoring.slurm_figures import cost_figures, exposition
+from components.roles.commands.tailrack.costs import Cost
+from components.roles.monitoring.monitoring import figures
+from components.roles.monitoring.monitoring.slurm_figures import cost_figures, exposition
 from components.roles.order import roles
 from components.roles.role import Role
-from components.roles.tailrack_command.costs import Cost
 from stacks.config import parse
 from stacks.config.model import StackConfig
 from tests.unit.configs import LAB, refusal

@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from components.roles.monitoring.accepted_series import ANY_MACHINE, HEAD_ONLY, metric_relabel_configs
-from components.roles.monitoring.prometheus import ScrapeJob, scrape_job
-from components.roles.monitoring.role import rules
-from components.roles.role import FOLDER, template
+from components.roles.monitoring.monitoring.accepted_series import ANY_MACHINE, HEAD_ONLY, metric_relabel_configs
+from components.roles.monitoring.monitoring.prometheus import ScrapeJob, scrape_job
+from components.roles.monitoring.monitoring.role import rules
+from components.roles.role import folder_of, template
 from tests.dashboards import every_expression
 
 PROMETHEUS = Path(__file__).parents[4] / ".tailrack/tools/usr/bin/prometheus"  # cli/setup.sh
-READERS = "\n".join(path.read_text(encoding="utf-8") for path in (FOLDER / "monitoring").glob("*_figures.py"))
+READERS = "\n".join(path.read_text(encoding="utf-8") for path in folder_of("monitoring").glob("*_figures.py"))
 MIB = 2**20
 NODES = ("a1", "a2", "a3", "a4")
 # What root of a node may write. None of it is the node's business, or more than a word.
@@ -264,7 +264,7 @@ def test_an_answer_that_is_too_much_or_leads_elsewhere_is_refused_as_a_whole(ser
 
 
 def test_every_figure_that_a_reader_a_rule_or_a_dashboard_names_is_accepted() -> None:
-    readers = {*re.findall(r'"(tailrack_\w+)"', READERS + (FOLDER / "monitoring" / "figures.py").read_text())}
+    readers = {*re.findall(r'"(tailrack_\w+)"', READERS + (folder_of("monitoring") / "figures.py").read_text())}
     assert readers == {name for name in ANY_MACHINE | HEAD_ONLY if name.startswith("tailrack_")}
     named = rules() + "\n".join(asked.expression for asked in every_expression())
     assert {*re.findall(r"\b(?:node|tailrack)_[a-z]\w+_\w+", named)} - {"node_out"} <= ANY_MACHINE | HEAD_ONLY

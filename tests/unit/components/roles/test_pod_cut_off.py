@@ -7,7 +7,7 @@ import pytest
 
 from components.node import safe_path
 from components.node.run import Ended
-from components.roles.pod_staging import steps
+from components.roles.pods.pod_staging import steps
 from components.slurm_commands import slurm
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"

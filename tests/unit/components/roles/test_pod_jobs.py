@@ -11,12 +11,12 @@ from components.cluster.compute_node import node_header
 from components.host import Connection, Host
 from components.node.step.values import read_values
 from components.roles.order import roles
-from components.roles.pod_staging.role import pod_jobs
-from components.roles.slurm.controller import merged
-from components.roles.slurm.fragment import memory_values, node_values
-from components.roles.slurm.machine_keys import machine_keys
-from components.roles.slurm.nodes import NodeFiles, write_node
-from components.roles.slurm.slurm_conf import controller_files
+from components.roles.pods.pod_staging.role import pod_jobs
+from components.roles.slurm.slurm.controller import merged
+from components.roles.slurm.slurm.fragment import memory_values, node_values
+from components.roles.slurm.slurm.machine_keys import machine_keys
+from components.roles.slurm.slurm.nodes import NodeFiles, write_node
+from components.roles.slurm.slurm.slurm_conf import controller_files
 from components.settings.types import Gpu
 from stacks.config import parse
 from tests.unit.configs import LAB

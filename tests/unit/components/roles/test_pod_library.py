@@ -20,7 +20,7 @@ import pytest
 
 from components.node import safe_path
 from components.node.failure import Failure
-from components.roles.pod import library
+from components.roles.pods.pod import library
 from components.roles.role import template
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")

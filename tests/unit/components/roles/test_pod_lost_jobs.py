@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from components.roles.slurm.pod import end_lost_jobs
+from components.roles.slurm.slurm.pod import end_lost_jobs
 from tests.unit.shell import Shell
 
 DOWN = "scontrol update nodename=p1 state=down reason="

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from components.roles.pod_staging import steps
-from components.roles.pod_staging.record import KEPT, NOT_IN, Record, read_record
+from components.roles.commands.tailrack.wait_reason import Why
+from components.roles.commands.tailrack.why import with_staging
+from components.roles.pods.pod_staging import steps
+from components.roles.pods.pod_staging.record import KEPT, NOT_IN, Record, read_record
 from components.roles.role import Value
-from components.roles.tailrack_command.wait_reason import Why
-from components.roles.tailrack_command.why import with_staging
 from components.slurm_commands.jobs import Job
 from tests.unit.shell import Shell, assert_ok, script_of
 
@@ -231,7 +231,7 @@ def test_the_connection_ends_when_either_side_ends() -> None:
         ("read -r line; cat", 0, "from rsync\n"),
     ):
         stub = f"transfer.ssh_command = lambda *_: ['sh', '-c', {ssh!r}]"
-        code = f"from components.roles.pod_staging import transfer; {stub}; "
+        code = f"from components.roles.pods.pod_staging import transfer; {stub}; "
         values = json.dumps({"key": "k", "node": "p1", "job": 12})
         process = python(f"{code}sys.exit(transfer.link(['p1', 'rsync', '--server', '-sr']))", TAILRACK_POD_LINK=values)
         assert process.stdin, ssh
@@ -257,7 +257,7 @@ def test_a_pod_answers_with_rsync_and_nothing_else(tmp_path: Path) -> None:
         stub = tmp_path / "rsync"
         stub.write_text('#!/bin/sh\necho "$@"\ncat\n')
         stub.chmod(0o755)
-        code = "from components.roles.pod_staging import steps; sys.exit(steps.run_rsync([]))"
+        code = "from components.roles.pods.pod_staging import steps; sys.exit(steps.run_rsync([]))"
         process = python(code, f"{tmp_path}:{os.environ['PATH']}")
         header = json.dumps({"job": 4000000000, "arguments": arguments})
         stdout, _ = process.communicate(f"{header}\nrest", timeout=30)

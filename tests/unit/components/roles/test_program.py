@@ -24,8 +24,8 @@ from components.validation import job_files
 ELSEWHERE = {
     "components/validation/all_reduce_perf_cpu.py": {"mpi4py", "numpy"},
     "components/validation/tcp_ring.py": {"numpy"},
-    "components/roles/mlflow/accounts.py": {"mlflow"},
-    "components/roles/mlflow/start.py": {"mlflow", "sqlalchemy", "uvicorn"},
+    "components/roles/jobs/mlflow/accounts.py": {"mlflow"},
+    "components/roles/jobs/mlflow/start.py": {"mlflow", "sqlalchemy", "uvicorn"},
 }
 
 # Names of networks, which settings and hosts share.
@@ -51,14 +51,14 @@ def test_the_archive_has_every_phase_of_every_role_and_a_step_finds_it() -> None
     undone = {undo: phase for phase, undos in composition._UNDO.items() for undo in undos}
     phases = {name for names in lists for name in names} | undone.keys()
     found, lost = set(), set()
-    for folder in (packing._FOLDER / "components/roles").iterdir():
+    for folder in (packing._FOLDER / "components/roles").glob("*/*"):
         text = path.read_text(encoding="utf-8") if (path := folder / "role.py").is_file() else ""
         named = re.search(r"^        modules=\((.*)\),$", text, re.MULTILINE)
         own = re.findall(r"\w+", named[1]) if named else ["host"]
         for module in folder.glob("*.py"):
             for phase in re.findall(r"^def (\w+)\(step: Step", module.read_text(encoding="utf-8"), re.MULTILINE):
                 if phase in phases:
-                    found.add(f"components/roles/{folder.name}/{module.name}")
+                    found.add(str(module.relative_to(packing._FOLDER)))
                     if module.stem not in (*own, phase, undone.get(phase)):
                         lost.add(f"{folder.name}/{module.stem}.{phase}")
     assert len(found) > 40

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from components.node import files, safe_path
-from components.roles.fabric import groups, proof
-from components.roles.fabric import networks as fabric_networks
-from components.roles.fabric.networks import FabricError, Thing
+from components.roles.network.fabric import groups, proof
+from components.roles.network.fabric import networks as fabric_networks
+from components.roles.network.fabric.networks import FabricError, Thing
 from components.roles.role import template
-from components.roles.slurm.folders import NODES
+from components.roles.slurm.slurm.folders import NODES
 from tests.unit.components.roles.rdma_machines import ETHERNET, MACHINES, Machine, Port, behind, build
 
 Settings = dict[str, str]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from components.roles.slurm import retry
-from components.roles.slurm.retry import failed_node
+from components.roles.slurm.slurm import retry
+from components.roles.slurm.slurm.retry import failed_node
 from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.nodes import Node

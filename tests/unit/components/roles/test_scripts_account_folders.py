@@ -16,19 +16,19 @@ import pytest
 from components.node import files, folders
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.accounting.database import make_database, restore_dump
-from components.roles.accounting.host import jobs_recorded
-from components.roles.accounting.host import leave as leave_accounting
-from components.roles.enroot_pyxis.host import write_logins
-from components.roles.mlflow.host import leave as mlflow_leave
-from components.roles.munge.host import JoinValues, join
-from components.roles.munge.host import leave as munge_leave
+from components.roles.access.users.accounts import Account, UsersValues
+from components.roles.access.users.host import head, make_homes
+from components.roles.containers.enroot_pyxis.host import write_logins
+from components.roles.jobs.mlflow.host import leave as mlflow_leave
 from components.roles.role import template
-from components.roles.slurm.host import leave, refuse_another_cluster_name
-from components.roles.slurm_release.build import Build
-from components.roles.slurm_release.release import Release, ReleaseValues
-from components.roles.users.accounts import Account, UsersValues
-from components.roles.users.host import head, make_homes
+from components.roles.slurm.accounting.database import make_database, restore_dump
+from components.roles.slurm.accounting.host import jobs_recorded
+from components.roles.slurm.accounting.host import leave as leave_accounting
+from components.roles.slurm.munge.host import JoinValues, join
+from components.roles.slurm.munge.host import leave as munge_leave
+from components.roles.slurm.slurm.host import leave, refuse_another_cluster_name
+from components.roles.slurm.slurm_release.build import Build
+from components.roles.slurm.slurm_release.release import Release, ReleaseValues
 from tests.unit.components.roles.test_scripts_idle_head import head_step
 from tests.unit.shell import Shell, assert_fails
 from tests.unit.traps import KEY, TRAPS, changed, guarded, outside, trap
@@ -216,7 +216,7 @@ def test_homes_on_another_server_are_made_by_root_or_by_their_users(machine: She
         problem = machine.failure_of(make_homes, values, "head")
         # The server may hide the homes from root.
         hidden = mock.patch.object(folders, "lstat", side_effect=PermissionError)
-        with hidden, mock.patch("components.roles.users.host._require_closed"):
+        with hidden, mock.patch("components.roles.access.users.host._require_closed"):
             assert machine.failure_of(make_homes, values, "head") == problem
     names, name = ("bob", "bob") if sticky else ("ada, bob", "ada")
     assert f"no home in /nas/homes that belongs to {names}, and neither root nor the user may make one" in problem

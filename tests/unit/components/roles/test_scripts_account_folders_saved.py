@@ -7,9 +7,9 @@ from unittest import mock
 
 import pytest
 
-from components.roles.backup import program
-from components.roles.restore.host import place_files
-from components.roles.slurm.folders import give_slurm_state
+from components.roles.slurm.slurm.folders import give_slurm_state
+from components.roles.storage.backup import program
+from components.roles.storage.restore.host import place_files
 from tests.unit.shell import Shell
 from tests.unit.traps import TRAPS, guarded, outside, trap
 

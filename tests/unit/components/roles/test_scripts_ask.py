@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
+from components.roles.access.ssh_trust.ask import ask_all
 from components.roles.role import template
-from components.roles.ssh_trust.ask import ask_all
 from tests.unit.shell import Shell
 
 STATE = "/var/lib/tailrack"

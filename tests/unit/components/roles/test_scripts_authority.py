@@ -13,12 +13,12 @@ import pytest
 from components.node import files, run
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.ssh_trust import ask, sshd
-from components.roles.ssh_trust import authority as ssh_trust_authority
-from components.roles.ssh_trust import certificate as ssh_trust_certificate
-from components.roles.ssh_trust.authority import Turn, trust_own, turn_to
-from components.roles.ssh_trust.certificate import trust_authorities
-from components.roles.ssh_trust.host import head as head_phase
+from components.roles.access.ssh_trust import ask, sshd
+from components.roles.access.ssh_trust import authority as ssh_trust_authority
+from components.roles.access.ssh_trust import certificate as ssh_trust_certificate
+from components.roles.access.ssh_trust.authority import Turn, trust_own, turn_to
+from components.roles.access.ssh_trust.certificate import trust_authorities
+from components.roles.access.ssh_trust.host import head as head_phase
 from tests.unit.killed import killed_before
 from tests.unit.recorded import public_key
 from tests.unit.shell import ROLES, Shell, assert_ok

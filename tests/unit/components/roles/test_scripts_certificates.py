@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.ssh_trust.certificate import show_certificate
+from components.roles.access.ssh_trust.certificate import show_certificate
 from tests.unit.components.roles.test_scripts_authority import keygen
 from tests.unit.shell import Shell, assert_ok
 

@@ -13,7 +13,7 @@ import pytest
 
 from components.node import packages
 from components.node.failure import Failure
-from components.roles.clock import host as clock_host
+from components.roles.base.clock import host as clock_host
 from components.steps.composition import JOIN, JOIN_OF_NODE, compose
 from tests.unit.phases import called
 from tests.unit.shell import ROLES, Shell, assert_fails, assert_ok, script_of

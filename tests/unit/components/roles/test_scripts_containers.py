@@ -16,13 +16,12 @@ import pytest
 from components.node import files
 from components.node.step.step import Step
 from components.node.step.values import read_values
-from components.roles.enroot_pyxis import host
-from components.roles.enroot_pyxis.enroot import ensure_apparmor, ensure_enroot, ensure_gpu_libraries
-from components.roles.enroot_pyxis.host import HeadValues, fetch_artifacts, hold_nodes_without_containers, leave
-from components.roles.enroot_pyxis.host import pod as refuse_on_pod
-from components.roles.enroot_pyxis.plugin import ensure_launcher, ensure_plugin, plugin_kind
-from components.roles.enroot_pyxis.role import UNIT
-from components.roles.enroot_pyxis.settings import FILES, FILES_ARM
+from components.roles.containers.enroot_pyxis import host
+from components.roles.containers.enroot_pyxis.enroot import ensure_apparmor, ensure_enroot, ensure_gpu_libraries
+from components.roles.containers.enroot_pyxis.host import pod as refuse_on_pod
+from components.roles.containers.enroot_pyxis.plugin import ensure_launcher, ensure_plugin, plugin_kind
+from components.roles.containers.enroot_pyxis.role import UNIT
+from components.roles.containers.enroot_pyxis.settings import FILES, FILES_ARM
 from components.roles.program import command_line
 from components.roles.role import Role, Value, template
 from components.steps.composition import compose
@@ -46,7 +45,7 @@ CONTENTS = [f"{name} {base64.b64encode(text.encode()).decode()}" for name, text 
 NODE_STEP = Step("a1", "a1-node")
 
 
-def values(**more: Value) -> HeadValues:
+def values(**more: Value) -> host.HeadValues:
     """The phases' values; the share is a folder of the machine on the head node and on nodes alike."""
     own: dict[str, Value] = {
         "enroot_pyxis_artifacts": ARTIFACTS,
@@ -56,12 +55,12 @@ def values(**more: Value) -> HeadValues:
         "enroot_pyxis_imported_gb": 100,
         "enroot_pyxis_nvidia_libraries": True,
         "enroot_pyxis_launcher": template("enroot_pyxis", "slurmstepd.c"),
-        "nfs_exports_path": "/export/shared",
-        "nfs_exports_mount": "/export/shared",
+        "share_path": "/export/shared",
+        "share_mount": "/export/shared",
         "node_site": "cloud-a",
         "slurm_release": "",
     }
-    read: HeadValues = read_values(HeadValues, {**own, **more})
+    read: host.HeadValues = read_values(host.HeadValues, {**own, **more})
     return read
 
 
@@ -111,7 +110,7 @@ def test_a_machine_of_another_architecture_installs_the_packages_of_the_config(m
 
 def fetched(shell: Shell, **more: Value) -> str:
     """Put the files on the share; what that failed with."""
-    return shell.failure_of(fetch_artifacts, NODE_STEP, values(**more))
+    return shell.failure_of(host.fetch_artifacts, NODE_STEP, values(**more))
 
 
 def test_a_file_with_another_checksum_is_refused_and_not_kept_or_installed(machine: Shell) -> None:
@@ -210,7 +209,7 @@ def test_nodes_without_containers_are_held_before_users_may_ask_for_them(machine
             {"name": "new", "state": ["IDLE"], "extra": "containers=proven images="},
             {"name": "out", "state": ["IDLE", "DRAIN"], "extra": ""}, {"name": "older", "state": ["MIXED"]}]}'; fi""",
     )
-    assert machine.failure_of(hold_nodes_without_containers) == ""
+    assert machine.failure_of(host.hold_nodes_without_containers) == ""
     held = [call.split()[2] for call in machine.calls if call.startswith("scontrol update")]
     assert held == ["nodename=old", "nodename=older"]
     assert all("reason=tailrack: containers are not" in call for call in machine.calls if "update" in call)
@@ -300,7 +299,7 @@ def services(shell: Shell, *images: str, credentials: str = "") -> tuple[int, st
     given: dict[str, Value] = {
         "enroot_pyxis_images": list(images),
         "enroot_pyxis_credentials": credentials,
-        "nfs_exports_path": "/export/shared",
+        "share_path": "/export/shared",
     }
     done = shell.step(compose([Role("enroot_pyxis")], ["services"]), given)
     return done.returncode, done.stdout + done.stderr
@@ -579,7 +578,7 @@ def test_a_machine_that_leaves_knows_no_containers_any_more(node: Shell) -> None
     lent = node.write("run/tailrack-images/.credentials", "machine registry.example login puller password p")
     half = node.write("var/lib/tailrack/images/config.json", "half an image")
     for _ in range(2):
-        assert node.failure_of(leave, NODE_STEP) == ""
+        assert node.failure_of(host.leave, NODE_STEP) == ""
     assert node.path("/etc/slurm/plugstack.conf").read_text() == f"{kept}\n"
     assert (lent.exists(), half.exists()) == (False, False), "of an import that was killed"
     for gone in ("etc/tailrack/containers", "usr/local/lib/tailrack/spank_pyxis.so"):

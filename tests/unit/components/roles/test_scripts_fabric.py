@@ -7,8 +7,8 @@ from unittest import mock
 
 import pytest
 
-from components.roles.fabric.host import PROGRAM
-from components.roles.fabric.networks import FabricError
+from components.roles.network.fabric.host import PROGRAM
+from components.roles.network.fabric.networks import FabricError
 from components.roles.role import Value
 from components.steps.composition import JOIN_OF_NODE
 from tests.unit.shell import Shell, assert_fails, assert_ok, role_header, script_of
@@ -25,7 +25,7 @@ NODE: dict[str, Value] = {
 def prove(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
     """The proof itself, which needs other machines."""
     proof = mock.Mock(return_value=TOLD)
-    monkeypatch.setattr("components.roles.fabric.groups.prove_node", proof)
+    monkeypatch.setattr("components.roles.network.fabric.groups.prove_node", proof)
     return proof
 
 
@@ -76,7 +76,7 @@ def test_a_machine_answers_the_head_node_alone_on_the_tailnets_address(shell: Sh
 
 def test_an_unknown_interface_name_stops_the_join_with_a_remedy(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse = mock.Mock(side_effect=FabricError("there is no interface eth9 with an IPv4 address here (eth1)"))
-    monkeypatch.setattr("components.roles.fabric.host.networks_here", refuse)
+    monkeypatch.setattr("components.roles.network.fabric.host.networks_here", refuse)
     assert_fails(
         join(shell, "eth9"),
         "step a2-prepare failed: there is no interface eth9 with an IPv4 address here (eth1)",
@@ -103,7 +103,7 @@ def again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subpro
     shell.stub("scontrol", 'if [ "$1" = ping ]; then echo "Slurmctld(primary) at head is UP"; fi')
 
     def run(**told: list[str]) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr("components.roles.fabric.groups.prove_again", lambda: told)
+        monkeypatch.setattr("components.roles.network.fabric.groups.prove_again", lambda: told)
         return shell.command("fabric-again")
 
     return run

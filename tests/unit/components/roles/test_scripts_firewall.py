@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from components.node.step.step import Step
-from components.roles.firewall.ports import HeldPorts, PortHolder, hold_ports
+from components.roles.network.firewall.ports import HeldPorts, PortHolder, hold_ports
 from components.roles.order import holders, roles
 from components.roles.role import USERS
 from stacks.config import parse

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from components.node.step.step import Step
-from components.roles.munge.host import JoinValues, check
-from components.roles.munge.host import join as munge_join
-from components.roles.nfs_exports.ganesha import ensure_ganesha
-from components.roles.nfs_exports.kernel_server import ensure_kernel_server
-from components.roles.nfs_exports.mount import note_units
 from components.roles.role import Value
-from components.roles.slurm.folders import set_foreign_slurm_aside
+from components.roles.slurm.munge.host import JoinValues, check
+from components.roles.slurm.munge.host import join as munge_join
+from components.roles.slurm.slurm.folders import set_foreign_slurm_aside
+from components.roles.storage.share.ganesha import ensure_ganesha
+from components.roles.storage.share.kernel_server import ensure_kernel_server
+from components.roles.storage.share.mount import note_units
 from components.steps.composition import CHECK, compose
 from tests.unit.shell import ROLES, Shell, assert_ok, script_of
 
-NAMES = ("munge", "users", "nfs_exports", "slurm", "foreign_cluster")
+NAMES = ("munge", "users", "share", "slurm", "foreign_cluster")
 LOOK = compose([role for role in ROLES if role.name in NAMES], CHECK)
 KEY = "the cluster's key"
 KEPT = "/var/lib/tailrack/backup/etc/munge/munge.key"
@@ -40,9 +40,9 @@ def look(shell: Shell, *, take_over: bool = False, users: str = "ada 6001 6001")
         "node_take_over": take_over,
         "users_lines": users.split("; "),
         "munge_cluster": "lab",
-        "nfs_exports_mount": "/nowhere/shared",
-        "nfs_exports_path": "/nowhere/export",
-        "nfs_exports_node": "",
+        "share_mount": "/nowhere/shared",
+        "share_path": "/nowhere/export",
+        "share_node": "",
     }
     return shell.step(LOOK, values, name="s1-prepare")
 
@@ -162,7 +162,7 @@ def test_a_machine_that_is_in_another_cluster_of_the_same_making_is_refused(mung
 
 @pytest.mark.parametrize("link", [False, True])
 def test_a_key_is_read_as_munge_and_a_link_is_none(munge: Shell, monkeypatch: pytest.MonkeyPatch, link: bool) -> None:
-    monkeypatch.setattr("components.roles.munge.host.files.owner_of", lambda _: "munge")
+    monkeypatch.setattr("components.roles.slurm.munge.host.files.owner_of", lambda _: "munge")
     key = munge.write("/root/theirs" if link else "/etc/munge/munge.key", "theirs\n")
     if link:
         munge.write("/etc/munge/x", "").with_name("munge.key").symlink_to(key)
@@ -232,7 +232,7 @@ def run_server(machine: Shell) -> None:
 
 
 def leave(machine: Shell) -> None:
-    assert_ok(machine.step(script_of("nfs_exports", "leave"), {"nfs_exports_mount": "/shared"}))
+    assert_ok(machine.step(script_of("share", "leave"), {"share_mount": "/shared"}))
 
 
 def test_a_kernel_server_with_exports_of_others_keeps_version_3_for_their_clients(machine: Shell) -> None:

@@ -11,7 +11,7 @@ import pytest
 from components.node import passwd
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.machine.host import check
+from components.roles.base.machine.host import check
 from components.roles.role import Value
 from components.steps.composition import CHECK, CHECK_OF_NODE, compose
 from tests.unit import fake_nvidia_smi
@@ -30,9 +30,9 @@ HEADER: dict[str, Value] = {
     "head_cgroups": False, "slurm_needs_cgroups": "", "node_adopt": False,
     "tailnet_control_url": None, "node_take_over": False,
     "munge_cluster": "lab", "users_lines": ["ada 6001 6001"], "user_groups_lines": [], "user_groups_members": [],
-    "nfs_exports_mount": "/nowhere/shared",
-    "nfs_exports_path": "/nowhere",
-    "nfs_exports_node": "",
+    "share_mount": "/nowhere/shared",
+    "share_path": "/nowhere",
+    "share_node": "",
     "tailnet_tag": "tag:cluster", "user_limits_enabled": True, "node_login": "", "backup_host": "", "backup_port": 22,
 }  # fmt: skip
 

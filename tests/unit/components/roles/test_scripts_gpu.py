@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.gpu import nvidia_smi
+from components.roles.gpu.gpu import nvidia_smi
 from tests.unit.fake_nvidia_smi import devices, gpu, install, nvlink, on_the_bus
 from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
 

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from components.roles.health import leftovers
-from components.roles.health.settings import PROLOG
+from components.roles.monitoring.health import leftovers
+from components.roles.monitoring.health.settings import PROLOG
 from components.roles.order import roles
-from components.roles.role import FOLDER, template
+from components.roles.role import folder_of, template
 from components.steps.composition import compose
 from stacks.config import parse
 from tests.unit.configs import LAB, refusal
@@ -91,7 +91,7 @@ def test_a_script_that_hangs_is_killed_or_prints_anything_is_named_in_json(shell
 
 def health(shell: Shell, phase: str, **section: object) -> None:
     (role,) = [role for role in roles(parse({**LAB, "health": section}, base_dir=Path())) if role.name == "health"]
-    assert_ok(shell.step(compose([role], ["machine", phase]), {**role.values, "nfs_exports_mount": "/shared"}))
+    assert_ok(shell.step(compose([role], ["machine", phase]), {**role.values, "share_mount": "/shared"}))
 
 
 def test_a_pod_gets_the_health_check_with_its_library_and_the_users_scripts_without_systemd(shell: Shell) -> None:
@@ -162,7 +162,7 @@ def test_nothing_is_cleaned_while_the_user_has_another_job_here(shell: Shell) ->
     shell.write("/run/tailrack-private/jobs/8", "6001\n")
     shell.write("/run/tailrack-private/jobs/9", "60010\n")
     cleaned = "# uses: health/jobs\nonly_after_the_last_job\necho cleaned"
-    text = cleaned.replace("# uses: health/jobs", (FOLDER / "health" / "jobs.sh").read_text())
+    text = cleaned.replace("# uses: health/jobs", (folder_of("health") / "jobs.sh").read_text())
     path = shell.write("/clean", shell.inside(text))
 
     def said(uid: str) -> str:
@@ -220,6 +220,6 @@ def test_what_a_job_left_running_is_killed(shell: Shell, monkeypatch: pytest.Mon
     texts = {"status": "State:\tS\nUid:\t6001\t", "cgroup": "0::/system.slice/slurmd.service", "comm": "a\x1bb"}
     files = [shell.write(f"/proc/{process.pid}/{name}", text) for name, text in texts.items()]
     monkeypatch.setenv("SLURM_JOB_UID", "6001")
-    monkeypatch.setattr("components.roles.health.leftovers.time", SimpleNamespace(sleep=lambda _: files[0].unlink()))
+    monkeypatch.setattr(leftovers, "time", SimpleNamespace(sleep=lambda _: files[0].unlink()))
     assert leftovers.main([], shell.root) == 0
     assert process.wait(10) == -9

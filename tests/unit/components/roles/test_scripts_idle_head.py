@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 
 from components.roles.role import Value
-from components.roles.slurm import host as slurm_host
+from components.roles.slurm.slurm import host as slurm_host
 from tests.unit.shell import Shell, assert_ok, role_header, script_of
 
 HEAD = script_of("slurm", "head")
@@ -22,7 +22,7 @@ def head_step(shell: Shell, computes: bool, name: str = "lab") -> subprocess.Com
     conf |= {"slurm_slurm_conf": f"ClusterName={name}", "head_expire_plan": "{}", "head_expire_values": "{}"}
     of_node = ("slurm_conf", "gres_conf", "job_submit_lua", "memory", "gpu_cpus", "site", "profile")
     conf |= {f"node_{name}": "x" for name in of_node}
-    conf |= {"node_name": "head", "pool_owner": "", "pool_forget_after_minutes": 0, "nfs_exports_path": "/srv"}
+    conf |= {"node_name": "head", "pool_owner": "", "pool_forget_after_minutes": 0, "share_path": "/srv"}
     with mock.patch.object(slurm_host, "offer", return_value=""):
         return shell.step(HEAD, conf, name="head-head", host="head")
 

@@ -3,13 +3,7 @@
 import pytest
 
 from components.node.step.step import Step
-from components.roles.job_reports.host import (
-    CREDENTIALS,
-    SPOOL,
-    UNIT,
-    JobReportsValues,
-    services,
-)
+from components.roles.jobs.job_reports.host import CREDENTIALS, SPOOL, UNIT, JobReportsValues, services
 from components.roles.role import template
 from tests.unit.shell import Shell
 

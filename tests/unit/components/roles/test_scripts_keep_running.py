@@ -9,7 +9,7 @@ from components.node.systemd import keep_running
 from components.roles.role import FOLDER
 from tests.unit.shell import Shell
 
-UNITS = sorted(FOLDER.glob("*/templates/*.service"))
+UNITS = sorted(FOLDER.glob("*/*/templates/*.service"))
 DROP_IN = "/etc/systemd/system/munge.service.d/tailrack-restart.conf"
 
 
@@ -31,7 +31,7 @@ def test_a_unit_of_ours_is_started_again_without_an_end(path: Path) -> None:
 
 def test_so_is_every_daemon_of_a_package_that_the_cluster_needs() -> None:
     kept = set()
-    for path in FOLDER.glob("*/*.py"):
+    for path in FOLDER.glob("*/*/*.py"):
         text = path.read_text()
         constants = dict(re.findall(r'(?m)^([A-Z_]+) = "(.+)"$', text))
         for call in re.findall(r"\b(?:keep_running|write_restart)\((.*?)\)", text):

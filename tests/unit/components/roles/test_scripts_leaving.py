@@ -11,10 +11,10 @@ import pytest
 
 from components.node import files
 from components.node.step.step import Step
-from components.roles.role import FOLDER
-from components.roles.slurm.host import end_steps
-from components.roles.ssh_trust.host import NodeValues, let_the_head_ask
-from components.roles.users.host import end_sessions
+from components.roles.access.ssh_trust.host import NodeValues, let_the_head_ask
+from components.roles.access.users.host import end_sessions
+from components.roles.role import FOLDER, folder_of
+from components.roles.slurm.slurm.host import end_steps
 from components.steps.command_line import kept_request
 from components.steps.composition import HEAD, compose, leave_program
 from tests.unit.recorded import public_key
@@ -27,7 +27,7 @@ PLAN = "/etc/tailrack/plans/leave.json"
 
 
 def values(*, adopt: bool) -> str:
-    return kept_request("a1", {"nfs_exports_mount": "/shared", "node_adopt": adopt})
+    return kept_request("a1", {"share_mount": "/shared", "node_adopt": adopt})
 
 
 def let_ask(shell: Shell, authorities: str, head: str = "100.64.0.1", plan: str = "") -> str:
@@ -67,16 +67,20 @@ SWEPT = re.compile(
 RESTORED = {
     ("user_keys", "/etc/opk/{name}"): "the record has the folder",
     ("restore", "/var/lib/tailscale/tailscaled.state"): "tailscaled's own, which logging out empties",
-    ("restore", "/etc/exports.d/{name}"): "nfs_exports removes its lines of nodes",
+    ("restore", "/etc/exports.d/{name}"): "share removes its lines of nodes",
 }
+
+
+def values_in(path: Path) -> dict[str, Any]:
+    return vars(importlib.import_module(".".join(path.parts[-5:]).removesuffix(".py")))
 
 
 def written() -> set[tuple[str, str]]:
     """Every path that a role writes on a machine, with the role; a path in a variable as the file sets it."""
     # The record has the others (test_declared.py).
     found = {(role.name, file.path) for role in ROLES for file in role.files.get("join", ())}
-    for module in FOLDER.glob("*/*.py"):
-        names = importlib.import_module(f"components.roles.{module.parent.name}.{module.stem}").__dict__
+    for module in FOLDER.glob("*/*/*.py"):
+        names = values_in(module)
         for path in re.findall(r"""files\.(?:write|link|File)\(\s*f?("[^"]+"|[A-Z_]+\b)""", module.read_text()):
             whole = path.strip('"') if '"' in path else names[path]
             for name in re.findall(r"\{([A-Z_]+)\}", whole):
@@ -91,25 +95,20 @@ def leaving(path: Path) -> str:
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     names, new = set[str](), {"leave", "pod_leave"} & functions.keys()
     while new:
-        used = {
-            one.id for name in new & functions.keys() for one in ast.walk(functions[name]) if isinstance(one, ast.Name)
-        }
+        trees = (ast.walk(functions[name]) for name in new & functions.keys())
+        used = {one.id for tree in trees for one in tree if isinstance(one, ast.Name)}
         names, new = names | new, used - names - new
     if not names:
         return ""
-    role = path.parent.name
-    values = vars(importlib.import_module(f"components.roles.{role}.{path.stem}"))
+    values = values_in(path)
     text = "".join(ast.unparse(functions[name]) for name in sorted(names & functions.keys()))
-    text += "\n".join(
-        f"{values[name]}" for name in sorted(names & values.keys()) if isinstance(values[name], str | tuple)
-    )
-    imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
-    for node in imports:
+    own = (values[name] for name in sorted(names & values.keys()))
+    text += "\n".join(str(value) for value in own if isinstance(value, str | tuple))
+    for node in (node for node in tree.body if isinstance(node, ast.ImportFrom)):
         for name in (one.name for one in node.names if one.name in names):
             for module in (f"{node.module}", f"{node.module}.{name}"):
-                if module.startswith(f"components.roles.{role}."):
-                    file = FOLDER / role / f"{module.split('.')[3]}.py"
-                    text += file.read_text() if file.is_file() else ""
+                file = FOLDER.parents[1] / f"{module.replace('.', '/')}.py"
+                text += file.read_text() if file.is_file() and file.parent == path.parent else ""
     return text
 
 
@@ -119,7 +118,7 @@ def test_no_role_writes_a_file_that_leaving_does_not_know() -> None:
         # A path that begins with a variable of a function lies in the cluster's own folder, or on the share.
         if SWEPT.match(path) or path.startswith("{") or (role, path) in RESTORED:
             continue
-        own = "".join(leaving(path) for path in (FOLDER / role).glob("*.py"))
+        own = "".join(leaving(path) for path in folder_of(role).glob("*.py"))
         folder, _, name = path.rpartition("/")
         # Of files with any names, leaving removes the folder.
         if not any(known in own for known in (path, folder if name.startswith("{") else name)):
@@ -200,8 +199,8 @@ class _Cut(BaseException):
 def test_the_down_of_a_head_node_ends_well_from_wherever_it_was_cut(shell: Shell, cut: int) -> None:
     script = compose(ROLES, HEAD, leaves=True)
     values: dict[str, Any] = dict.fromkeys(script.reads, "") | {
-        "nfs_exports_mount": "/shared",
-        "nfs_exports_path": "/export",
+        "share_mount": "/shared",
+        "share_path": "/export",
         "node_adopt": False,
     }
     values |= {"host_name": "head", "STEP_NAME": "head-head"}

@@ -10,8 +10,8 @@ from unittest import mock
 import pytest
 
 from components.cluster.cluster import NO_POOL
-from components.roles.nfs_exports.exports import export_line
-from components.roles.tailnet import host as tailnet_host
+from components.roles.network.tailnet import host as tailnet_host
+from components.roles.storage.share.exports import export_line
 from components.steps.composition import REGISTER, Script, compose
 from tests.unit.shell import ROLES, Result, Shell, assert_fails, assert_ok
 
@@ -46,8 +46,8 @@ class Head:
             "node_memory": "ALL 1024", "node_gpu_cpus": "",
             "node_job_submit_lua": 'member("b1", "rack", "", 0)', "node_adopt": False,
             "node_fabric": "tailnet", "node_networks": '{"interfaces": [], "rdma": []}',
-            "nfs_exports_path": "/export/shared", "head_kernel_nfs": True, "slurm_job_limit_seconds": 300,
-            "nfs_exports_node": "", **NO_POOL, **values,
+            "share_path": "/export/shared", "head_kernel_nfs": True, "slurm_job_limit_seconds": 300,
+            "share_node": "", **NO_POOL, **values,
         }  # fmt: skip
         done = self.shell.step(script or compose(ROLES, REGISTER), header, action, name="b1-register")
         if action == "up":
@@ -96,7 +96,7 @@ def head(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Head:
             raise OSError(errno.ECONNREFUSED if "refused" in error else errno.EHOSTUNREACH, error)
         return socket.socket()
 
-    monkeypatch.setattr("components.roles.ssh_trust.host.socket.create_connection", connect)
+    monkeypatch.setattr("components.roles.access.ssh_trust.host.socket.create_connection", connect)
     shell.stub(
         "timeout",
         f"""shift; answer="{answer}"
@@ -280,7 +280,7 @@ def test_a_member_that_stays_in_the_tailnet_is_not_called_gone(head: Head, monke
     head.shell.stub("ssh", "echo left")
     peer = json.dumps({"Peer": {"key": {"TailscaleIPs": ["100.64.0.7"], "Online": True}}})
     head.shell.stub("tailscale", f"echo '{peer}'")
-    monkeypatch.setattr("components.roles.tailnet.host.GONE_LIMIT", 0)
+    monkeypatch.setattr("components.roles.network.tailnet.host.GONE_LIMIT", 0)
     assert_fails(
         head.run("down"),
         "b1 reported that it leaves, but is still in the tailnet",

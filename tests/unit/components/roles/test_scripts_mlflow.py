@@ -13,9 +13,9 @@ from components.node import folders
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.node.step.values import read_values
-from components.roles.mlflow import host as mlflow_host
-from components.roles.mlflow import install as install_module
-from components.roles.mlflow.host import MlflowValues, leave
+from components.roles.jobs.mlflow import host as mlflow_host
+from components.roles.jobs.mlflow import install as install_module
+from components.roles.jobs.mlflow.host import MlflowValues, leave
 from components.roles.order import roles
 from components.roles.role import Value
 from stacks.config import parse
@@ -50,13 +50,13 @@ def host(shell: Shell) -> Shell:
 
 def values(**more: Value) -> MlflowValues:
     """The phase's values."""
-    given = {**DISTRIBUTION, **header(), "nfs_exports_path": "/export/shared", **more}
+    given = {**DISTRIBUTION, **header(), "share_path": "/export/shared", **more}
     read: MlflowValues = read_values(MlflowValues, json.loads(json.dumps(given)))
     return read
 
 
 def test_jobs_read_the_mlflow_address_from_a_file_on_the_share(shell: Shell) -> None:
-    told: dict[str, Value] = {"mlflow_enabled": True, "nfs_exports_mount": "/shared"}
+    told: dict[str, Value] = {"mlflow_enabled": True, "share_mount": "/shared"}
     # What an earlier release has left, whose text was there whether the server was or not.
     shell.write(URI, "http://100.64.0.1:5055\n")
     for _ in range(2):
@@ -75,7 +75,7 @@ def set_up_by(**bodies: Callable[..., object]) -> Iterator[None]:
     with ExitStack() as patches:
         for name in (*SET_UP, "publish_credentials"):
             body = bodies.get(name.replace(".", "_"), lambda *_: None)
-            patches.enter_context(mock.patch(f"components.roles.mlflow.host.{name}", body))
+            patches.enter_context(mock.patch(f"components.roles.jobs.mlflow.host.{name}", body))
         yield
 
 
@@ -93,7 +93,7 @@ def published(
     given |= {"mlflow_port": 5055, "mlflow_enabled": enabled}
     failing = {fails.replace(".", "_"): no_mlflow} if fails else {}
     with set_up_by(**failing), mock.patch.object(mlflow_host, "answers", return_value=answers):
-        done = host.step(script_of("mlflow", "services"), {**header(), **given, "nfs_exports_path": "/export/shared"})
+        done = host.step(script_of("mlflow", "services"), {**header(), **given, "share_path": "/export/shared"})
     assert (done.returncode != 0) == bool(fails), done.stderr
     file = host.path("/export/shared/.tailrack/mlflow-uri")
     return file.read_text() if file.exists() else None

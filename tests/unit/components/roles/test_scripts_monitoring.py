@@ -9,7 +9,7 @@ import yaml
 
 from components.node import daemons
 from components.node.step.step import Step
-from components.roles.monitoring.host import forget
+from components.roles.monitoring.monitoring.host import forget
 from components.roles.order import roles
 from components.roles.role import Role, Value
 from components.steps.composition import compose

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from components.node.run import Ended
-from components.roles.mounts import probe, units, watch
-from components.roles.mounts.probe import Wanted, check_all, read_list
-from components.roles.slurm.node_state import live_features, set_live_features
+from components.roles.slurm.slurm.node_state import live_features, set_live_features
+from components.roles.storage.mounts import probe, units, watch
+from components.roles.storage.mounts.probe import Wanted, check_all, read_list
 from components.validation.preflight.storage import check_mounts
 from tests.unit.shell import Shell, assert_ok, script_of
 
@@ -54,8 +54,8 @@ def compute(shell: Shell, *names: str, site: str = "one") -> subprocess.Complete
     """Run the phase with these rows of the config."""
     values: dict[str, Any] = {
         "mounts_table": [ROWS[name] for name in names],
-        "nfs_exports_mount": "/shared",
-        "nfs_exports_path": "/export/shared",
+        "share_mount": "/shared",
+        "share_path": "/export/shared",
         "node_site": site,
         "users_lines": [("ada", 6001, 6001)],
     }

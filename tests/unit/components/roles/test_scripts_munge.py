@@ -10,11 +10,11 @@ import pytest
 from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.munge import held_jobs, host, keys
-from components.roles.munge.host import JoinValues, join, register, services
-from components.roles.munge.host import node as compare_keys
-from components.roles.munge.keys import digest_of
-from components.roles.ssh_trust import ask
+from components.roles.access.ssh_trust import ask
+from components.roles.slurm.munge import held_jobs, host, keys
+from components.roles.slurm.munge.host import JoinValues, join, register, services
+from components.roles.slurm.munge.host import node as compare_keys
+from components.roles.slurm.munge.keys import digest_of
 from tests.unit.killed import killed_before
 from tests.unit.shell import HurriedTime, Shell, assert_ok
 
@@ -281,7 +281,7 @@ def test_cut_off_anywhere_a_change_ends_with_one_key(head: Shell, monkeypatch: p
     head.stub("systemctl", f'[ "$*" != "restart munge" ] || cp {head.path(KEY)} {read}')
     head.stub("munge", f"echo credential of $(sha256sum <{read} | cut -d ' ' -f 1)")
     head.stub("unmunge", f'grep -q "credential of $(sha256sum <{read} | cut -d " " -f 1)"')
-    monkeypatch.setattr("components.roles.munge.host.packages.ensure", lambda *_: None)
+    monkeypatch.setattr("components.roles.slurm.munge.host.packages.ensure", lambda *_: None)
     with killed_before(number, ("write", "remove"), (held_jobs, keys)), head.here():
         services(Step("head", "head-services"), "2")
     head.call(join, Step("head", "head-prepare"), JoinValues("lab", "2", NEW))
@@ -330,7 +330,7 @@ def test_a_node_with_another_key_fails_before_it_waits(head: Shell, *, own: str,
 
 
 def test_the_munge_error_has_the_message_of_munged_and_a_remedy(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.roles.munge.host.packages.ensure", lambda *_: None)
+    monkeypatch.setattr("components.roles.slurm.munge.host.packages.ensure", lambda *_: None)
     shell.stub("systemctl", 'case "$*" in *restart*munge*) exit 1 ;; *is-active*) exit 3 ;; esac')
     shell.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
     insecure = "munged: Error: PRNG seed dir is insecure: world-writable"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.names import follow, names
+from components.roles.network.names import follow, names
 from tests.unit.shell import Shell, assert_ok, role_header, script_of
 
 ADDRESS = "100.64.0.7"
@@ -21,7 +21,7 @@ SHARE = "share/.tailrack/names"
 
 
 def header(shell: Shell) -> dict[str, Any]:
-    return {**role_header("names"), "nfs_exports_mount": "/share"}
+    return {**role_header("names"), "share_mount": "/share"}
 
 
 def install(shell: Shell) -> subprocess.CompletedProcess[str]:
@@ -36,7 +36,7 @@ def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     def name() -> str:
         return shell.path("name").read_text().rstrip()
 
-    monkeypatch.setattr("components.roles.names.host.gethostname", name)
+    monkeypatch.setattr("components.roles.network.names.host.gethostname", name)
 
     def uname() -> SimpleNamespace:
         return SimpleNamespace(nodename=name())
@@ -224,7 +224,7 @@ def head(machine: Shell) -> Callable[..., str]:
     machine.write("var/export/.keep", "")
 
     def run(*phases: str, action: str = "up", **values: str) -> str:
-        known = {**header(machine), "nfs_exports_path": "/var/export", **KEEP, **values}
+        known = {**header(machine), "share_path": "/var/export", **KEEP, **values}
         assert_ok(machine.step(script_of("names", *phases), known, action))
         return machine.path("var/export/.tailrack/names").read_text()
 

@@ -1,4 +1,4 @@
-"""Role nfs_exports: who may mount the share, and how a node mounts it."""
+"""Role share: who may mount the share, and how a node mounts it."""
 
 import errno
 import json
@@ -14,12 +14,12 @@ import yaml
 
 from components.node import folders
 from components.node.step.step import Step
-from components.roles.mounts.host import release as mounts_release
-from components.roles.nfs_exports import exports, ganesha, kernel_server
-from components.roles.nfs_exports.exports import export_line
-from components.roles.nfs_exports.host import forget, release, share_is_a_file_system
-from components.roles.nfs_exports.mount import NFS_BEFORE, ensure_mount_point
 from components.roles.role import Value
+from components.roles.storage.mounts.host import release as mounts_release
+from components.roles.storage.share import exports, ganesha, kernel_server
+from components.roles.storage.share.exports import export_line
+from components.roles.storage.share.host import forget, release, share_is_a_file_system
+from components.roles.storage.share.mount import NFS_BEFORE, ensure_mount_point
 from components.steps.composition import HEAD as HEAD_PHASES
 from components.steps.composition import compose
 from tests.unit.shell import ROLES, Shell, assert_fails, assert_ok, script_of
@@ -29,7 +29,7 @@ ENABLE = "systemctl --root=/ enable -q"
 PATH = "/export/shared"
 # What a table's columns are is said there.
 TABLES = yaml.safe_load((Path(__file__).parents[3] / "fixtures" / "storage.yaml").read_text(encoding="utf-8"))
-SHARE: dict[str, Value] = {"nfs_exports_path": PATH, "nfs_exports_mount": "/shared", "nfs_exports_node": ""}
+SHARE: dict[str, Value] = {"share_path": PATH, "share_mount": "/shared", "share_node": ""}
 
 
 def configuration(shell: Shell) -> str:
@@ -38,7 +38,7 @@ def configuration(shell: Shell) -> str:
 
 def run(shell: Shell, phase: str, values: dict[str, Value] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a phase of the role."""
-    return shell.step(script_of("nfs_exports", phase), {**SHARE, "node_open_ports": [], **(values or {})})
+    return shell.step(script_of("share", phase), {**SHARE, "node_open_ports": [], **(values or {})})
 
 
 def succeed(shell: Shell, phase: str, values: dict[str, Value] | None = None) -> None:
@@ -181,7 +181,7 @@ HEAD = "100.64.0.1"
 
 def mount(shell: Shell, restored: str = "") -> subprocess.CompletedProcess[str]:
     """Run a node's part."""
-    return run(shell, "node", {"share_address": HEAD, "nfs_exports_restored": restored})
+    return run(shell, "node", {"share_address": HEAD, "share_restored": restored})
 
 
 @pytest.fixture
@@ -273,8 +273,8 @@ def test_a_storage_node_exports_to_the_members_in_the_list_and_to_the_head_nodes
 
 
 def with_server(shell: Shell, phase: str, **values: Value) -> subprocess.CompletedProcess[str]:
-    given = {"share_address": "100.64.0.3", "nfs_exports_restored": "", "share_name": "new", "users_lines": []}
-    return run(shell, phase, {"nfs_exports_node": "s1", "head_kernel_nfs": False, **given, **values})
+    given = {"share_address": "100.64.0.3", "share_restored": "", "share_name": "new", "users_lines": []}
+    return run(shell, phase, {"share_node": "s1", "head_kernel_nfs": False, **given, **values})
 
 
 def test_the_head_node_refuses_another_server_of_the_share_and_another_share(shell: Shell) -> None:
@@ -284,7 +284,7 @@ def test_the_head_node_refuses_another_server_of_the_share_and_another_share(she
     shell.write("var/lib/tailrack/share-server", f"s1 old {PATH}\n")
     assert_ok(with_server(shell, "check_head"))
     moved = "the share is on s1, and the config has it on a1, where its files are not", "tailrack:storage.node: s1"
-    assert_fails(with_server(shell, "check_head", nfs_exports_node=""), *moved)
+    assert_fails(with_server(shell, "check_head", share_node=""), *moved)
     assert_fails(with_server(shell, "head"), "/export/shared on s1 is not the cluster's share")
     shell.write("export/shared/data", "")
     assert_fails(with_server(shell, "check_head"), f"cannot be mounted at {PATH}, which is a folder with files (data)")
@@ -382,11 +382,11 @@ def test_systemd_reads_masks_before_the_server_starts_its_dependencies(shell: Sh
     shell.stubs("exportfs", "ss")
     shell.path(PATH).mkdir(parents=True)
     shell.write("usr/local/sbin/tailrack-share", "#!/bin/sh\n").chmod(0o755)
-    step = compose([role for role in ROLES if role.name == "nfs_exports"], HEAD_PHASES)
+    step = compose([role for role in ROLES if role.name == "share"], HEAD_PHASES)
     # The program that closes the share is no matter here.
     step = replace(step, calls={"up": tuple(call for call in step.calls["up"] if call[0] == "python")})
     values: dict[str, Value] = {**SHARE, "node_open_ports": [], "head_kernel_nfs": True, "users_lines": []}
-    values |= {"share_address": HEAD, "nfs_exports_restored": "", "share_name": ""}
+    values |= {"share_address": HEAD, "share_restored": "", "share_name": ""}
     assert_ok(shell.step(step, values))
     told = [call for call in shell.calls if call in ("systemctl daemon-reload", "systemctl restart nfs-server")]
     assert told == ["systemctl daemon-reload", "systemctl restart nfs-server"]

@@ -11,7 +11,7 @@ import pytest
 
 from components.node import files
 from components.node.failure import Failure
-from components.roles.pam_slurm_adopt import host as pam_slurm_adopt_host
+from components.roles.access.pam_slurm_adopt import host as pam_slurm_adopt_host
 from components.roles.role import Value
 from components.steps.command_line import kept_request
 from components.steps.composition import leave_program
@@ -186,7 +186,7 @@ def test_leaving_restores_pam_and_keeps_later_edits(node: Shell) -> None:
     more = "session optional pam_other.so\n"
     node.path(SSHD).write_text(stack(node) + more)
     node.stubs("systemd-escape", "systemd-run")
-    request = kept_request("a1", {"nfs_exports_mount": "/shared", "node_adopt": False})
+    request = kept_request("a1", {"share_mount": "/shared", "node_adopt": False})
     node.write("/etc/tailrack/plans/leave.json", f"{node.inside(leave_program(ROLES).file)}\n{request}\n")
     assert node.kept("leave").stdout == "left\n"
     assert stack(node) == DEBIANS + more

@@ -13,12 +13,12 @@ import pytest
 from components.node import services
 from components.node.failure import Failure
 from components.node.step.work import JOINED
-from components.roles.machine.host import close_volume
-from components.roles.pod.host import NETWORK, make_homes, use_network
-from components.roles.pod.saved import SAVED, require_room, restore, save, save_again
+from components.roles.access.users.accounts import Account, UsersValues
+from components.roles.base.machine.host import close_volume
+from components.roles.network.tailnet.pod import tailscaled_program
+from components.roles.pods.pod.host import NETWORK, make_homes, use_network
+from components.roles.pods.pod.saved import SAVED, require_room, restore, save, save_again
 from components.roles.role import template
-from components.roles.tailnet.pod import tailscaled_program
-from components.roles.users.accounts import Account, UsersValues
 from components.steps import composition
 from components.steps.composition import compose
 from tests.unit.configs import AUTH_KEY, HOSTS, MUNGE_KEY, RawConfig
@@ -255,7 +255,7 @@ def network(shell: Shell, on_the_network: str, over_the_tailnet: str) -> str:
     """Let a pod use the network ens1, with ssh's answers from a neighbour. Return the file, or the failure."""
     shell.stub("ssh", f'echo "{on_the_network}" >&2; exit 255')
     shell.stub("ssh-keyscan", f'echo "{over_the_tailnet}"')
-    with shell.here(), patch("components.roles.pod.host._NETWORK_SECONDS", 0.1):
+    with shell.here(), patch("components.roles.pods.pod.host._NETWORK_SECONDS", 0.1):
         try:
             use_network("ens1", NEIGHBOURS, "p1")
         except Failure as failure:

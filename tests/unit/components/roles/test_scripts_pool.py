@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from components.roles.slurm import nodes
+from components.roles.slurm.slurm import nodes
 from components.steps import composition
 from components.steps.command_line import kept_request
 from components.steps.composition import POOL, compose, expire_program
@@ -124,9 +124,7 @@ def forget(shell: Shell) -> Run:
         }
         status = json.dumps({"Peer": peers})
         shell.stub("tailscale", f"case $1 in ip) echo 100.64.0.1 ;; *) echo '{status}' ;; esac")
-        request = kept_request(
-            "head", {"head_kernel_nfs": True, "nfs_exports_path": "/export/shared", "nfs_exports_node": ""}
-        )
+        request = kept_request("head", {"head_kernel_nfs": True, "share_path": "/export/shared", "share_node": ""})
         shell.write("/etc/tailrack/plans/expire.json", f"{shell.inside(expire_program(ROLES).file)}\n{request}\n")
         return shell.kept("expire")
 

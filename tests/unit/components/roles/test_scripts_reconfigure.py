@@ -11,9 +11,9 @@ from components.node import waiting
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.role import Value
-from components.roles.slurm import node_state
-from components.roles.slurm.node_state import wait_for_place
-from components.roles.slurm.nodes import forget, release
+from components.roles.slurm.slurm import node_state
+from components.roles.slurm.slurm.node_state import wait_for_place
+from components.roles.slurm.slurm.nodes import forget, release
 from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
 
 REGISTER = script_of("slurm", "register")

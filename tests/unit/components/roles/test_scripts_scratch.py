@@ -14,8 +14,8 @@ from components.node import run as running
 from components.node.declared import Record
 from components.node.step.step import Step
 from components.roles.role import Value
-from components.roles.scratch import host, sweep
-from components.roles.scratch.settings import Scratch
+from components.roles.storage.scratch import host, sweep
+from components.roles.storage.scratch.settings import Scratch
 from stacks.config import parse
 from tests.unit.configs import LAB, refusal
 from tests.unit.shell import Shell, assert_ok, script_of

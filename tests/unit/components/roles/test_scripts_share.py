@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from components.node.folders import Acl
-from components.roles.nfs_exports import share
+from components.roles.storage.share import protect
 from tests.unit.shell import Shell, assert_fails, assert_ok
 
 ROOT = "8:1 / rw,relatime /"
@@ -32,10 +32,10 @@ def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     shell.write("var/lib/tailrack/users", "ada\n")
     acl = shell.write("acl", "user::rwx\ngroup::r-x\nother::r-x\n")
     shell.stub("setfacl", SETFACL.format(acl=acl))
-    monkeypatch.setattr(share, "acl_of", lambda _: listed(acl.read_text()))
+    monkeypatch.setattr(protect, "acl_of", lambda _: listed(acl.read_text()))
     # dana is of a directory that is not listed.
     uids = {"dana": 7001, "ada": 6001, "boss": 1500}
-    monkeypatch.setattr(share, "user_named", lambda name: SimpleNamespace(pw_uid=uids[name]) if name in uids else None)
+    monkeypatch.setattr(protect, "user_named", lambda name: name in uids and SimpleNamespace(pw_uid=uids[name]))
     shell.stubs("mount", "umount")
     mounted(shell, ROOT)
     return shell

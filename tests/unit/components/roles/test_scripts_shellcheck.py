@@ -11,7 +11,7 @@ from components.roles.role import template
 PROJECT = Path(__file__).parents[4]
 PROGRAMS = [
     path
-    for path in sorted((PROJECT / "components/roles").glob("*/templates/*"))
+    for path in sorted((PROJECT / "components/roles").glob("*/*/templates/*"))
     if path.read_text(encoding="utf-8").startswith("#!/bin/bash\n") and path.suffix != ".j2"
 ]
 SHELLCHECK = Path(sys.prefix, "bin", "shellcheck")

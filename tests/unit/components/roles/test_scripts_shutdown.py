@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from components.roles.role import template
-from components.roles.slurm.slurmd import requeue_jobs_at_shutdown
+from components.roles.slurm.slurm.slurmd import requeue_jobs_at_shutdown
 from tests.unit.shell import Shell, assert_ok
 
 PROGRAM = "/usr/local/sbin/tailrack-shutdown"

@@ -11,12 +11,12 @@ import pytest
 
 from components.node import minute
 from components.node.step.step import Step
-from components.roles.gpu.role import HEALTH_TASK as HEALTH
+from components.roles.gpu.gpu.role import HEALTH_TASK as HEALTH
 from components.roles.order import roles
 from components.roles.role import FOLDER, template
-from components.roles.slurm import node_state
-from components.roles.slurm.host import refuse_another_cluster_name
-from components.roles.slurm.node_state import OUR_DRAINS
+from components.roles.slurm.slurm import node_state
+from components.roles.slurm.slurm.host import refuse_another_cluster_name
+from components.roles.slurm.slurm.node_state import OUR_DRAINS
 from components.steps.composition import compose
 from stacks.config import parse
 from tests.unit.configs import LAB, RawConfig
@@ -188,9 +188,9 @@ def test_slurms_own_drain_is_named_and_not_lifted_and_one_of_the_program_is(node
 
 
 def test_every_reason_that_a_role_drains_a_node_for_is_one_that_a_step_brings_back() -> None:
-    texts = [path.read_text() for part in ("*.sh", "templates/*") for path in FOLDER.glob(f"*/{part}")]
+    texts = [path.read_text() for part in ("*.sh", "templates/*") for path in FOLDER.glob(f"*/*/{part}")]
     reasons = {found for text in texts for found in re.findall(r"reason=.{0,12}?(tailrack: [a-z ]+)", text)}
-    for path in FOLDER.glob("*/*.py"):
+    for path in FOLDER.glob("*/*/*.py"):
         reasons |= set(re.findall(r'"(?:reason=)?(tailrack: [a-z ]+)"', path.read_text()))
     # A node is called down that does not answer, and a pod before its slurmd starts; both are back when they register.
     down = {"tailrack: does not answer", "tailrack: the pod started again"}

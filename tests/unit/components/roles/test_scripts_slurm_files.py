@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.roles.slurm.controller import errors, offer
+from components.roles.slurm.slurm.controller import errors, offer
 from tests.unit.shell import Shell
 
 OLD, NEW = "KillWait=45\n", "KillWait=99999\n"

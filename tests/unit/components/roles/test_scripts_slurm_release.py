@@ -20,11 +20,11 @@ from components.node.log import note
 from components.node.step.step import Step
 from components.roles.order import roles
 from components.roles.role import Value, header_of
-from components.roles.slurm_release import build, install, reservations
-from components.roles.slurm_release.build import adapt_packaging
-from components.roles.slurm_release.host import leave
-from components.roles.slurm_release.release import Release, ReleaseValues, has_release
-from components.roles.slurm_release.reservations import hold_older_nodes, unreserve_node
+from components.roles.slurm.slurm_release import build, install, reservations
+from components.roles.slurm.slurm_release.build import adapt_packaging
+from components.roles.slurm.slurm_release.host import leave
+from components.roles.slurm.slurm_release.release import Release, ReleaseValues, has_release
+from components.roles.slurm.slurm_release.reservations import hold_older_nodes, unreserve_node
 from components.steps.composition import HEAD, NODE, compose
 from stacks.config import parse
 from tests.unit.configs import LAB
@@ -81,7 +81,7 @@ def running(served: Shell) -> Shell:
 def values(shell: Shell, **more: Value) -> dict[str, Value]:
     """Header values; the share is a folder of the machine on the head node and on nodes alike."""
     share = "/var/shared"
-    return {**VALUES, "nfs_exports_path": share, "nfs_exports_mount": share, "head_computes": False, **more}
+    return {**VALUES, "share_path": share, "share_mount": share, "head_computes": False, **more}
 
 
 def run(shell: Shell, phase: str, **more: Value) -> CompletedProcess[str]:
@@ -91,7 +91,7 @@ def run(shell: Shell, phase: str, **more: Value) -> CompletedProcess[str]:
         note("BUILDING")
         raise Failure("it is not built in this test")
 
-    with mock.patch("components.roles.slurm_release.host.build_release", building):
+    with mock.patch("components.roles.slurm.slurm_release.host.build_release", building):
         done = shell.step(compose([ROLE], [phase]), values(shell, **more))
     why = re.findall(r"^(?:tailrack: a1: step a1-step failed: |next: )(.*)$", done.stderr, re.MULTILINE)
     done.stderr = "; ".join(why) + "\n" + shell.path("var/log/tailrack/a1-step.log").read_text()

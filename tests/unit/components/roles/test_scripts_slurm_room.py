@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from components.roles.slurm import room
+from components.roles.slurm.slurm import room
 from tests.unit.shell import Shell, assert_ok
 
 STATE = "/var/lib/slurm/slurmctld"

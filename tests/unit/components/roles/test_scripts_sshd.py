@@ -10,14 +10,14 @@ import pytest
 from components.node.failure import Failure
 from components.node.run import ProgramFailed
 from components.node.step.step import Step
-from components.roles.ssh_trust import sshd
-from components.roles.ssh_trust.host import NodeValues, let_the_head_ask
+from components.roles.access.ssh_trust import sshd
+from components.roles.access.ssh_trust.host import NodeValues, let_the_head_ask
 from tests.unit.recorded import public_key
 from tests.unit.shell import Shell, assert_ok, script_of
 
 HEAD = "100.64.0.1"
 # The phase without the packages of its role.
-JOIN = (("python", "components.roles.ssh_trust.host", "join"),)
+JOIN = (("python", "components.roles.access.ssh_trust.host", "join"),)
 KEY_FILE = "/etc/ssh/tailrack_leave_key"
 HEARD = f"""pubkeyauthentication yes
 authenticationmethods publickey

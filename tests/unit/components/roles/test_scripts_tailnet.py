@@ -12,10 +12,10 @@ import pytest
 
 from components.node.failure import Failure
 from components.node.step.step import Step
+from components.roles.network.tailnet import host as tailnet_host
+from components.roles.network.tailnet import login
+from components.roles.network.tailnet.host import is_logged_out
 from components.roles.role import Value
-from components.roles.tailnet import host as tailnet_host
-from components.roles.tailnet import login
-from components.roles.tailnet.host import is_logged_out
 from components.steps.composition import CHECK, JOIN
 from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
 

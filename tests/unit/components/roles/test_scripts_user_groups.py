@@ -45,8 +45,8 @@ def run(
         "user_groups_lines": [row for row in groups.split("; ") if row],
         "user_groups_members": [f"vision {name}" for name in members.split()],
         "users_lines": users.split("; "),
-        "nfs_exports_path": "/export",
-        "nfs_exports_node": "",
+        "share_path": "/export",
+        "share_node": "",
     }
     done = machine.step(script_of("user_groups", *phases), values)
     assert done.returncode == rc, done.stderr

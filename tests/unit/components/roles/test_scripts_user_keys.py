@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
+from components.roles.access.user_keys.host import CONF, FOLDER, PROGRAM
 from components.roles.role import Value
-from components.roles.user_keys.host import CONF, FOLDER, PROGRAM
 from tests.unit.recorded import public_key
 from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
 

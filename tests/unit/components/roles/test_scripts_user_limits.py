@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from components.node import packages
-from components.roles.user_limits import host as user_limits_host
+from components.roles.access.user_limits import host as user_limits_host
 from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
 
 UNITS = "/etc/systemd/system"

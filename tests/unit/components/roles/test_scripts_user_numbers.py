@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from components.roles.enroot_pyxis.enroot import remove_files_of
+from components.roles.containers.enroot_pyxis.enroot import remove_files_of
 from components.roles.role import Value
 from components.steps.composition import CHECK
 from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
@@ -34,7 +34,7 @@ def head(shell: Shell) -> Shell:
 
 def run(shell: Shell, *phases: str, path: str = "/export", homes: str = "") -> subprocess.CompletedProcess[str]:
     users: dict[str, Value] = {"users_lines": ["bob 6003 6003"], "users_homes": homes}
-    share: dict[str, Value] = {"nfs_exports_mount": "/shared", "nfs_exports_path": path}
+    share: dict[str, Value] = {"share_mount": "/shared", "share_path": path}
     return shell.step(script_of("users", *phases), {**users, **share}, name="head-prepare")
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from components.roles.tailrack_command import session
-from components.roles.tailrack_command.main import main
+from components.roles.commands.tailrack import session
+from components.roles.commands.tailrack.main import main
 
 NUMBER = 28
 # Each call is a line of a file; sbatch keeps the script.
@@ -219,7 +219,7 @@ def stopped(head: Head, *words: str) -> subprocess.CompletedProcess[str]:
         "account = pwd.getpwuid(os.getuid()); "
         "pwd.getpwuid = lambda number: pwd.struct_passwd((*account[:5], sys.argv[1], account[6])); "
         "os.getuid = lambda: 6001; "
-        "from components.roles.tailrack_command.main import main; sys.exit(main(sys.argv[2:]))"
+        "from components.roles.commands.tailrack.main import main; sys.exit(main(sys.argv[2:]))"
     )
     line = [sys.executable, "-c", program, str(head.home), "session", *words]
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from components.roles.sll import sll
-from components.roles.sll import snapshot as sll_snapshot
-from components.roles.sll.sll import page, table, totals
-from components.roles.sll.snapshot import Snapshot, snapshot
-from components.roles.usage.samples import Summary
+from components.roles.commands.sll import sll
+from components.roles.commands.sll import snapshot as sll_snapshot
+from components.roles.commands.sll.sll import page, table, totals
+from components.roles.commands.sll.snapshot import Snapshot, snapshot
+from components.roles.monitoring.usage.samples import Summary
 from components.slurm_commands.jobs import Job, with_parts
 from components.slurm_commands.nodes import Node, read_nodes
 from components.slurm_commands.slurm import SlurmError
@@ -137,7 +137,7 @@ def test_on_a_terminal_an_error_stays_beside_the_last_view_and_q_ends_it(tmp_pat
     (tmp_path / "seen").write_text(json.dumps({**seen(RUNS, WAITS), "time": time.time()}))
     program = f"""
 import json, sys
-from components.roles.sll import sll
+from components.roles.commands.sll import sll
 from components.slurm_commands.slurm import SlurmError
 answers = [json.load(open({str(tmp_path / "seen")!r}))]
 def query(now):

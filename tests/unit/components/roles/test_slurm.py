@@ -20,12 +20,12 @@ from components.node.step.values import read_values
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
 from components.roles.role import Value, render
-from components.roles.slurm.controller import merged
-from components.roles.slurm.fragment import memory_values, node_values
-from components.roles.slurm.machine_keys import machine_keys
-from components.roles.slurm.nodes import NodeFiles, write_node
-from components.roles.slurm.settings import known_keys
-from components.roles.slurm.slurm_conf import controller_files
+from components.roles.slurm.slurm.controller import merged
+from components.roles.slurm.slurm.fragment import memory_values, node_values
+from components.roles.slurm.slurm.machine_keys import machine_keys
+from components.roles.slurm.slurm.nodes import NodeFiles, write_node
+from components.roles.slurm.slurm.settings import known_keys
+from components.roles.slurm.slurm.slurm_conf import controller_files
 from components.settings.types import Gpu
 from stacks.config import parse
 from tests.unit.configs import LAB, RawConfig
@@ -330,7 +330,7 @@ def test_a_node_registers_the_values_that_the_controller_expects(shell: Shell, n
 
 def test_a_template_that_lacks_a_value_is_an_error_and_not_empty_text() -> None:
     with pytest.raises(UndefinedError):
-        render("roles/slurm/templates/cgroup.conf.j2")
+        render("roles/slurm/slurm/templates/cgroup.conf.j2")
 
 
 def test_the_networks_that_nodes_share_are_comments_of_the_topology_that_goes_with_their_node(shell: Shell) -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from components.roles.slurm.jobs import clear_jobs
+from components.roles.slurm.slurm.jobs import clear_jobs
 from tests.unit.shell import Shell
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from components.roles.slurm.controller import merged
-from components.roles.slurm.machine_keys import machine_keys, needs_cgroups
-from components.roles.slurm.profiles import CGROUPS, PROCESSES
+from components.roles.slurm.slurm.controller import merged
+from components.roles.slurm.slurm.machine_keys import machine_keys, needs_cgroups
+from components.roles.slurm.slurm.profiles import CGROUPS, PROCESSES
 from tests.unit.components.roles.test_slurm import LARGE, SMALL, Model, header_of_join, join, on_the_head
 from tests.unit.configs import RawConfig
 from tests.unit.shell import Shell, script_of

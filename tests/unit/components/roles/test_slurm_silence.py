@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.slurm.slurm_conf import SLURMD_TIMEOUT
+from components.roles.slurm.slurm.slurm_conf import SLURMD_TIMEOUT
 from tests.slurm_silence import silence
 
 DOCS = Path(__file__).parents[4] / "docs"

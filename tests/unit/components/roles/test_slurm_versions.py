@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.roles.slurm.versions import NEEDED, oldest_accepted, release, upstream_of
+from components.roles.slurm.slurm.versions import NEEDED, oldest_accepted, release, upstream_of
 
 
 def test_a_controller_accepts_nodes_of_a_few_releases_before_its_own() -> None:

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from components.roles.slurm.jobs import read_cause
-from components.roles.slurm.slurmd import requeue_jobs_at_shutdown, seconds_to_save
-from components.roles.spot_notice import providers, watch
-from components.roles.spot_notice.providers import REASON, Aws, Azure, Google, NoAnswerError, Notice, ask
-from components.roles.tailrack_command.out_reason import why_out
-from components.roles.tailrack_command.wait_reason import Why, why_it_waits
-from components.roles.tailrack_command.why import why_it_ended
-from components.roles.tailrack_command.why import with_cause as with_cause_sentence
-from components.roles.usage.samples import Summary, read_summary
+from components.roles.commands.tailrack.out_reason import why_out
+from components.roles.commands.tailrack.wait_reason import Why, why_it_waits
+from components.roles.commands.tailrack.why import why_it_ended
+from components.roles.commands.tailrack.why import with_cause as with_cause_sentence
+from components.roles.jobs.spot_notice import providers, watch
+from components.roles.jobs.spot_notice.providers import REASON, Aws, Azure, Google, NoAnswerError, Notice, ask
+from components.roles.monitoring.usage.samples import Summary, read_summary
+from components.roles.slurm.slurm.jobs import read_cause
+from components.roles.slurm.slurm.slurmd import requeue_jobs_at_shutdown, seconds_to_save
 from components.slurm_commands.jobs import Job, parts_of, with_parts
 from components.slurm_commands.nodes import Node
 from stacks.config import parse

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from components.roles.tailrack_command import ssh_config
-from components.roles.tailrack_command.ssh_config import Facts, Login, blocks
+from components.roles.commands.tailrack import ssh_config
+from components.roles.commands.tailrack.ssh_config import Facts, Login, blocks
 from tests.unit.recorded import AUTHORITY, LEAVE_KEY, public_key
 
 OTHER = public_key("next authority")

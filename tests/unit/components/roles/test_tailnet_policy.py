@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from components.roles.network.tailnet.policy import Pods, lacking, opens_all, policy, ports
 from components.roles.order import roles
-from components.roles.tailnet.policy import Pods, lacking, opens_all, policy, ports
 from stacks.config import parse
 from tests.unit.configs import HOSTS
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from components.node.install import FOLDER as INSTALLED
-from components.roles.role import FOLDER
-from components.roles.slurm.node_state import OUR_DRAINS
-from components.roles.tailrack_command import main, nodes, out_reason, resume
-from components.roles.tailrack_command.out_reason import NO_ANSWER, NO_CHECKS, TAILRACK, Answer, failure, why_out
+from components.roles.commands.tailrack import main, nodes, out_reason, resume
+from components.roles.commands.tailrack.out_reason import NO_ANSWER, NO_CHECKS, TAILRACK, Answer, failure, why_out
+from components.roles.role import FOLDER, folder_of
+from components.roles.slurm.slurm.node_state import OUR_DRAINS
 from components.slurm_commands import slurm
 from components.slurm_commands.nodes import Node
 from components.slurm_commands.slurm import SlurmError
@@ -74,9 +74,9 @@ def test_the_node_list_names_a_failed_prolog_unless_it_precedes_the_drain() -> N
 
 
 def test_every_reason_that_the_scripts_write_is_known_as_tailracks() -> None:
-    scripts = [*FOLDER.glob("*/*.sh"), *FOLDER.glob("*/templates/*")]
+    scripts = [*FOLDER.glob("*/*/*.sh"), *FOLDER.glob("*/*/templates/*")]
     text = "".join(path.read_text() for path in scripts if path.is_file())
-    phases = "".join(path.read_text() for path in FOLDER.glob("slurm/*.py"))
+    phases = "".join(path.read_text() for path in folder_of("slurm").glob("*.py"))
     written = set(re.findall(r"""reason=["']?(tailrack: [^"'$]*)["']""", text))
     written |= set(re.findall(r'clear_jobs "\$\w+" "(tailrack: [^"$]*)"', text))
     written |= set(re.findall(r'"(?:reason=)?(tailrack: [^"({]*)"', phases))
@@ -289,7 +289,7 @@ def test_resume_shows_the_remedy_of_a_finding_and_of_a_failed_prolog(
 
 
 def test_the_program_runs_on_a_machine_that_has_nothing_else_of_ours(tmp_path: Path, installed: Path) -> None:
-    (text,) = [file.text for role in ROLES if role.name == "tailrack_command" for file in role.files["services"]]
+    (text,) = [file.text for role in ROLES if role.name == "tailrack" for file in role.files["services"]]
     program = tmp_path / "tailrack"
     program.write_text(text.replace(INSTALLED, str(installed)))
     program.chmod(0o755)

@@ -11,18 +11,18 @@ from unittest import mock
 
 import pytest
 
-from components.roles.job_hangs.watch import MINUTES
-from components.roles.monitoring.slurm_figures import MOST_JOBS, job_gpu_figures, slurm_figures
-from components.roles.sll.snapshot import gpu_figures
-from components.roles.tailrack_command import usage
-from components.roles.tailrack_command.book import Stay
-from components.roles.tailrack_command.usage import as_text, span, usages
-from components.roles.tailrack_command.wait_reason import Why
-from components.roles.tailrack_command.why import with_gpu_use
-from components.roles.usage import record, samples
-from components.roles.usage.record import Limits, apply_limits, is_due, read_answer, read_limits, summary_of
-from components.roles.usage.role import role
-from components.roles.usage.samples import ANSWER, CANCEL, JOBS, SAMPLES, Summary, Use, read_summary, summary
+from components.roles.commands.sll.snapshot import gpu_figures
+from components.roles.commands.tailrack import usage
+from components.roles.commands.tailrack.book import Stay
+from components.roles.commands.tailrack.usage import as_text, span, usages
+from components.roles.commands.tailrack.wait_reason import Why
+from components.roles.commands.tailrack.why import with_gpu_use
+from components.roles.jobs.job_hangs.watch import MINUTES
+from components.roles.monitoring.monitoring.slurm_figures import MOST_JOBS, job_gpu_figures, slurm_figures
+from components.roles.monitoring.usage import record, samples
+from components.roles.monitoring.usage.record import Limits, apply_limits, is_due, read_answer, read_limits, summary_of
+from components.roles.monitoring.usage.role import role
+from components.roles.monitoring.usage.samples import ANSWER, CANCEL, JOBS, SAMPLES, Summary, Use, read_summary, summary
 from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job, parts_of, with_parts
 from components.slurm_commands.nodes import Node
@@ -346,7 +346,7 @@ def applied(shell: Shell, held: Summary, limits: Limits = LIMITS, given: Job | N
 
 def test_a_job_gets_one_warning_per_period_of_unused_gpus(shell: Shell) -> None:
     full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
-    with mock.patch("components.roles.usage.record.files.write", full):
+    with mock.patch("components.roles.monitoring.usage.record.files.write", full):
         for _ in range(2):
             with pytest.raises(OSError, match="No space"):
                 applied(shell, UNUSED)

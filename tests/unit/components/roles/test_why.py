@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from components.node.run import Ended
-from components.roles.sll.snapshot import gpus_of
-from components.roles.tailrack_command import why
-from components.roles.tailrack_command.main import main
-from components.roles.tailrack_command.wait_reason import why_it_waits
-from components.roles.tailrack_command.why import why_it_ended
+from components.roles.commands.sll.snapshot import gpus_of
+from components.roles.commands.tailrack import why
+from components.roles.commands.tailrack.main import main
+from components.roles.commands.tailrack.wait_reason import why_it_waits
+from components.roles.commands.tailrack.why import why_it_ended
 from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job, read_jobs
 from components.slurm_commands.nodes import Node

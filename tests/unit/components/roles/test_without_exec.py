@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.accounting.role import role
-from components.roles.accounting.without_exec import seccomp_filter
+from components.roles.slurm.accounting.role import role
+from components.roles.slurm.accounting.without_exec import seccomp_filter
 from stacks.config import parse
 from tests.unit.configs import LAB
 

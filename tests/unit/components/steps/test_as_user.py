@@ -104,10 +104,10 @@ def test_nothing_runs_as_another_user_but_by_that_one_function() -> None:
     assert found == {
         "steps/start.sh",
         "steps/command_line.py",
-        "roles/slurm_release/build.py",
-        "roles/slurm/templates/slurmctld.service.conf",
+        "roles/slurm/slurm_release/build.py",
+        "roles/slurm/slurm/templates/slurmctld.service.conf",
     }
-    build = (COMPONENTS / "roles/slurm_release/build.py").read_text(encoding="utf-8")
+    build = (COMPONENTS / "roles/slurm/slurm_release/build.py").read_text(encoding="utf-8")
     assert '("--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child")' in build
     assert re.search(r"attempt_logged\(\s+.*\s+log=self\._log,\s+limit=_LIMIT,\s+most=_MOST_LOG,", build)
 

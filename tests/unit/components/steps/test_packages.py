@@ -282,7 +282,7 @@ def test_a_nodes_packages_come_while_the_head_node_is_being_set_up(build: Build,
     (later,) = [packages for packages in stack.packages("a1-prepare") if "slurmd" in packages]
     # slurmd brings munge with it, which would make a key of its own.
     install = next(at for at, call in enumerate(calls) if "slurmd" in call and call[0] != "begin_lists")
-    munge = next(at for at, call in enumerate(calls) if "components.roles.munge.host" in call)
+    munge = next(at for at, call in enumerate(calls) if "components.roles.slurm.munge.host" in call)
     assert munge < max(at for at, call in enumerate(calls) if "slurmd" in call)
     assert install < munge, "the packages are remembered"
     assert stack.packages("a1-node") == [later]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.health import boot_check
+from components.roles.monitoring.health import boot_check
 from components.roles.role import template
 from components.validation.preflight import adapters, checks, dcgm, holders, node_checks, storage, xids
 from components.validation.preflight import node as preflight_node
@@ -358,7 +358,7 @@ def test_a_node_has_an_error_until_its_check_at_boot_ends_and_restarts_once(
     bad = [finding("error", "DCGM", "memory on GPU 0", "reset it"), unjudged("DCGM", "nothing else")]
     diagnosed = iter([bad, bad, []])
     monkeypatch.setattr(dcgm, "diagnosed", lambda level, seconds: next(diagnosed))
-    monkeypatch.setattr("components.roles.health.boot_check.device_numbers", lambda root: [0])
+    monkeypatch.setattr("components.roles.monitoring.health.boot_check.device_numbers", lambda root: [0])
     monkeypatch.setattr(checks, "run", lambda machine, by: [])
 
     def run(*words: str) -> list[str]:

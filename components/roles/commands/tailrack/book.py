@@ -1,0 +1,93 @@
+"""Read the cost ledger that the head node's steps write (role costs). Pure except `read_book`."""
+
+from __future__ import annotations
+
+import calendar
+import math
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+BOOK = Path("/var/lib/tailrack/costs")
+_NODE = re.compile(r"[a-z][a-z0-9-]{0,62}")
+
+
+@dataclass(frozen=True)
+class Stay:
+    """A period in which a node was in the cluster at one price.
+
+    begin, end   Unix seconds; `end` is None while the node is in the cluster
+    price        per hour; None without a price, and then `currency` is empty
+    """
+
+    begin: int
+    end: int | None
+    price: float | None = None
+    currency: str = ""
+
+    def hours(self, begin: float, end: float) -> float:
+        """Return how many hours of it lie between two times."""
+        until = end if self.end is None else min(self.end, end)
+        return max(0.0, until - max(self.begin, begin)) / 3600
+
+
+def read_stays(text: str) -> list[Stay]:
+    """Read a node's file. Invalid lines are skipped, because a full disk may have cut one off."""
+    return [stay for line in text.splitlines() if (stay := _stay(line.split())) is not None]
+
+
+def _stay(fields: Sequence[str]) -> Stay | None:
+    if len(fields) != 4 or not fields[0].isdecimal() or not (fields[1] == "-" or fields[1].isdecimal()):
+        return None
+    begin, end = int(fields[0]), None if fields[1] == "-" else int(fields[1])
+    if fields[2:] == ["-", "-"]:
+        return Stay(begin, end)
+    try:
+        price = float(fields[2])
+    except ValueError:
+        return None
+    return Stay(begin, end, price, fields[3]) if math.isfinite(price) and price >= 0 else None
+
+
+def read_book(folder: Path = BOOK) -> dict[str, list[Stay]]:
+    """Return all stays by node; empty if there is no ledger."""
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    return {
+        file.name: read_stays(file.read_text(encoding="utf-8", errors="replace"))
+        for file in files
+        if _NODE.fullmatch(file.name)
+    }
+
+
+def joined(stays: Sequence[Stay]) -> int | None:
+    """Return when a node joined the cluster, across price changes; None if it is not in the cluster."""
+    begin = None
+    for stay in reversed(stays):
+        if begin is None:
+            if stay.end is not None:
+                return None
+        elif stay.end != begin:
+            break
+        begin = stay.begin
+    return begin
+
+
+def left(stays: Sequence[Stay]) -> int | None:
+    """Return when a node left; None if it is in the cluster or never was."""
+    return stays[-1].end if stays else None
+
+
+def month_begin(now: float) -> int:
+    """Return the first second of the month, in UTC."""
+    return calendar.timegm((*time.gmtime(now)[:2], 1, 0, 0, 0))
+
+
+def spent(stays: Iterable[Stay], begin: float, end: float) -> Mapping[str, float]:
+    """Return the cost of stays between two times, by currency. Stays without a price are left out."""
+    costs: dict[str, float] = {}
+    for stay in stays:
+        if stay.price is not None and (hours := stay.hours(begin, end)):
+            costs[stay.currency] = costs.get(stay.currency, 0.0) + hours * stay.price
+    return costs
