@@ -14,7 +14,7 @@ from rich.console import Console
 from cli import lab_commands, open_stack
 from cli.elastic.controller import Controller
 from cli.elastic.run import Run, by_node
-from cli.locks import locked
+from cli.file_lock import locked
 from cli.open_stack import say
 from cli.output.failures import print_failures
 from cli.output.progress import Progress
@@ -22,7 +22,7 @@ from cli.pulumi.deployment import Interrupts
 from cli.pulumi.find_engine import find_engine
 from cli.pulumi.workspace import CliError
 from stacks.config import PoolConfig
-from stacks.rented import RENTED
+from stacks.rental_requests import RENTED
 
 
 def elastic(arguments: argparse.Namespace, console: Console) -> int:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from cli import open_stack
 from cli.open_stack import say
-from cli.pulumi.locks import backend_folder
+from cli.pulumi.stack_locks import backend_folder
 from cli.pulumi.workspace import PROJECT, CliError, Workspace, make_passphrase
 from cli.stack_config.stack_file import read_stack_file
 from cli.stack_config.written_config import WrittenConfig

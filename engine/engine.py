@@ -20,7 +20,7 @@ from typing import Any
 import pulumi
 from pulumi.runtime import Settings, configure, run_in_stack, set_all_config
 
-from cli.locks import locked
+from cli.file_lock import locked
 from cli.run_events import HIDDEN, Config, EngineError, Made, Summary, Tell, command_of
 from engine.commands import Commands
 from engine.lifecycle import Lifecycle, shown

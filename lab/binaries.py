@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.locks import locked
+from cli.file_lock import locked
 from lab.commands import run
 from lab.errors import LabError
 from lab.identity import CHECKOUT

@@ -6,7 +6,7 @@ from pathlib import Path
 import docker
 from docker.errors import APIError, NotFound
 
-from cli.locks import locked
+from cli.file_lock import locked
 from lab.identity import LABEL, lock_path
 
 

@@ -11,7 +11,7 @@ import docker
 import requests
 from docker.errors import DockerException, ImageNotFound
 
-from cli.locks import locked
+from cli.file_lock import locked
 from lab.commands import apt_install, run
 from lab.distributions import USUAL, Distribution
 from lab.errors import LabError

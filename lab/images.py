@@ -11,7 +11,7 @@ from pathlib import Path
 import docker
 from docker.errors import BuildError, ImageNotFound
 
-from cli.locks import locked
+from cli.file_lock import locked
 from lab import binaries, debian
 from lab.binaries import digest
 from lab.distributions import USUAL, Distribution, distribution_of

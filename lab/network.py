@@ -11,7 +11,7 @@ from docker.models.containers import Container
 from docker.models.networks import Network
 from docker.types import IPAMConfig, IPAMPool
 
-from cli.locks import locked
+from cli.file_lock import locked
 from lab import images, subnets
 from lab.cleanup import remove_lab
 from lab.errors import LabError

@@ -15,7 +15,7 @@ from docker.models.containers import Container
 from docker.models.networks import Network
 from docker.types import Mount
 
-from cli.locks import locked
+from cli.file_lock import locked
 from lab import images, pod, subnets
 from lab.cleanup import forget
 from lab.commands import run

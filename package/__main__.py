@@ -27,10 +27,10 @@ from stacks.cluster import ClusterStack  # noqa: E402
 from stacks.config import ConfigError, PoolConfig, parse  # noqa: E402
 from stacks.joining import problems  # noqa: E402
 from stacks.limits import Allowed  # noqa: E402
+from stacks.look_at_clouds import Rentals  # noqa: E402
 from stacks.pool import PoolStack  # noqa: E402
 from stacks.read_outputs import StackOutputs  # noqa: E402
 from stacks.release import RELEASE  # noqa: E402
-from stacks.rentals import Rentals  # noqa: E402
 from stacks.tailnet.access import tailnet_kind  # noqa: E402
 
 NO_PODS = "are pods; with tailnet.kind tailscale, only pools of tailrack's own stacks may have pods"

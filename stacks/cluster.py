@@ -10,13 +10,13 @@ from components.cluster.cluster import Cluster
 from components.measurement_jobs.job_plans import STORAGE, TRAINING
 from components.roles.network.tailnet.policy import Pods
 from components.roles.order import roles
+from stacks.cluster_output import cluster_output, full_name
 from stacks.config import StackConfig
+from stacks.look_at_clouds import Rentals, rentals, rented_output
 from stacks.outputs import headline
 from stacks.read_outputs import StackOutputs, read_outputs
 from stacks.release import RELEASE
-from stacks.rentals import Rentals, rentals, rented_output
 from stacks.sites.machines import machines
-from stacks.stack_outputs import cluster_output, full_name
 from stacks.tailnet.access import stack_tailnet
 
 

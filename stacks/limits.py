@@ -12,8 +12,8 @@ from stacks.config import ConfigError, PoolConfig
 from stacks.config.model import placeholders
 from stacks.read_outputs import StackOutputs
 from stacks.sites.kind import NodeSpec
+from stacks.sites.rented.missing_prices import NoPricesError, cloud_prices
 from stacks.sites.rented.model import RentedNode, RentedSite, api_keys
-from stacks.sites.rented.prices import NoPricesError, cloud_prices
 
 _LIMIT = f"{ROOT}elastic.max_price_per_hour"
 

@@ -14,17 +14,17 @@ from components.roles.network.tailnet.policy import Pods, ports
 from components.roles.network.tailnet.settings import TAILSCALE
 from components.roles.order import roles
 from components.settings.problems import ROOT, Problem
+from stacks.cluster_output import cluster_output, full_name
 from stacks.config import ConfigError, PoolConfig
 from stacks.joining import is_measured, peer, problems
 from stacks.limits import Allowed, may_be_rented
+from stacks.look_at_clouds import Rentals, rentals, rented_output
 from stacks.outputs import headline
 from stacks.read_outputs import StackOutputs, read_outputs
 from stacks.release import RELEASE
-from stacks.rentals import Rentals, rentals, rented_output
-from stacks.rented import elastic_output, rented
+from stacks.rental_requests import elastic_output, rented
 from stacks.sites.machines import host_of, machines
 from stacks.sites.rented.present import AccessDeniedError
-from stacks.stack_outputs import cluster_output, full_name
 from stacks.tailnet.access import stack_tailnet, tailnet_kind
 from stacks.tailnet.pods_policy import check_pods_policy
 

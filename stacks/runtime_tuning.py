@@ -22,7 +22,7 @@ import pulumi
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 from pulumi import log
 
-from components.steps.command import CommandResource
+from components.steps.resource import CommandResource
 
 # By these paths, because pulumi.runtime has functions of the same names.
 _REGISTERING: ModuleType = import_module("pulumi.runtime.resource")

@@ -13,7 +13,7 @@ from pathlib import Path
 from cli.output.failures import describe_failure, first_line
 from cli.pulumi.workspace import PROJECT
 from cli.run_events import Failure, Made, node_of
-from stacks.rented import RENTED
+from stacks.rental_requests import RENTED
 
 _STEP_ERROR = "tailrack: "
 # Seconds for running steps to finish after the first signal.

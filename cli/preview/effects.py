@@ -15,7 +15,7 @@ from cli.output.terminal import one_line
 from cli.preview.change import Change, folded
 from cli.preview.changed_lines import difference
 from cli.run_events import Made
-from components.roles.slurm.slurm.fragment import gpu_node_set, node_set_lines
+from components.roles.slurm.slurm.node_lines import gpu_node_set, node_set_lines
 from components.settings.types import GPUS_FOUND
 from components.steps.command_line import read_request
 

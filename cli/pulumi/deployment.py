@@ -38,7 +38,7 @@ from engine.engine import Engine
 from lab.identity import lab_id
 from stacks.config import ConfigError, OtherStack, PoolConfig, StackConfig, load, other_stacks_of
 from stacks.release import RELEASE, is_newer
-from stacks.rented import LEFT_OUT, RENTED
+from stacks.rental_requests import LEFT_OUT, RENTED
 from stacks.sites.hosts.bastions import hops_of
 from stacks.sites.rented.model import WARN, RentedSite
 from stacks.yaml_file import FileError

@@ -20,8 +20,8 @@ from pulumi.automation.events import EngineEvent
 from pulumi.runtime.rpc import UNKNOWN
 
 from cli.pulumi.events import EventTranslator, made_of, resources
-from cli.pulumi.locks import BUSY, Lock, locks_in_message
 from cli.pulumi.processes import end_plugins, end_run
+from cli.pulumi.stack_locks import BUSY, Lock, locks_in_message
 from cli.pulumi.workspace import CliError, Workspace, write_private
 from cli.run_events import Event, Failure, Made, Summary
 from cli.silent_hosts import Place, SilentHosts, place_of

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import yaml
 
-from cli.locks import locked
-from cli.pulumi.locks import Lock, absolute, backend_folder, locks_in
+from cli.file_lock import locked
+from cli.pulumi.stack_locks import Lock, absolute, backend_folder, locks_in
 from stacks.yaml_file import FileError
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -17,8 +17,8 @@ from components.host import Host, Machine
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.network.tailnet.policy import pod_tag
 from components.roles.role import Role
-from components.roles.slurm.slurm.fragment import NodeGpus, memory_values, node_values
 from components.roles.slurm.slurm.machine_keys import machine_keys
+from components.roles.slurm.slurm.node_lines import NodeGpus, memory_values, node_values
 from components.roles.storage.share.exports import export_line
 from components.settings.network_names import ON_THE_TAILNET
 from components.steps import composition

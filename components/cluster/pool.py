@@ -18,7 +18,7 @@ from components.host import Host
 from components.roles.order import roles
 from components.roles.pool_settings import PoolSettings
 from components.roles.role import header_of, secrets_of
-from components.roles.slurm.slurm.fragment import (
+from components.roles.slurm.slurm.node_lines import (
     elastic_site_lines,
     node_set_lines,
     placeholder_row,

@@ -22,10 +22,10 @@ import pulumi
 
 from components.host import Machine
 from components.roles.program import program
-from components.steps.command import COPY, CommandResource, Options
 from components.steps.command_line import START, START_TEXT
 from components.steps.composition import Script
 from components.steps.label import StepLabel
+from components.steps.resource import COPY, CommandResource, Options
 from components.steps.step import connection_inputs, machine_identity
 from components.steps.values import combine
 

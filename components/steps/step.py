@@ -33,10 +33,10 @@ import pulumi
 
 from components.host import Connection, Machine
 from components.roles.program import Program, program
-from components.steps.command import LOCAL, REMOTE, CommandResource, Options
 from components.steps.command_line import TIME_LIMIT_SECONDS, command, render_request, render_whole, whole_command
 from components.steps.composition import Script
 from components.steps.label import StepLabel
+from components.steps.resource import LOCAL, REMOTE, CommandResource, Options
 from components.steps.results import Answer, last_answer
 from components.steps.values import OutputParts, Value, combine, independent, output_from, resolve
 

@@ -80,7 +80,7 @@ def stack_tailnet(
     kind = tailnet_kind(settings, sites)
     if kind == TAILSCALE:
         try:
-            network = import_module("stacks.tailnet.network")
+            network = import_module("stacks.tailnet.auth_keys")
         except ModuleNotFoundError as error:
             if error.name != "pulumi_tailscale":
                 raise

@@ -1,4 +1,4 @@
-"""Check that a tailnet's policy limits the pods of a pool. The stack of a cluster checks its own (network.py)."""
+"""Check that a tailnet's policy limits the pods of a pool. The stack of a cluster checks its own (auth_keys.py)."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from pulumi.automation import CommandError, CommandResult
 
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import find_engine
-from cli.pulumi.locks import backend_folder
 from cli.pulumi.runner import CliRunner
+from cli.pulumi.stack_locks import backend_folder
 from cli.pulumi.workspace import PROJECT, CliError, Workspace
 from cli.run_events import Event
 from tests.engine.conftest import needs_cli

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.pulumi.locks import Lock
+from cli.pulumi.stack_locks import Lock
 from cli.pulumi.workspace import CliError
 from cli.run_events import EngineError
 from engine.state import State

@@ -46,7 +46,7 @@ from components.host import Connection, Machine
 from components.steps.step import Step
 from components.roles.network.tailnet.settings import Tailnet
 from components.steps.composition import Script
-from stacks.tailnet.network import TailscaleNetwork
+from stacks.tailnet.auth_keys import TailscaleNetwork
 
 told = json.loads(pathlib.Path("told.json").read_text())
 network = TailscaleNetwork(Tailnet(**told["tailnet"]), "trial", told["ports"], now=told["now"])

@@ -192,7 +192,7 @@ def raised(cluster: Cluster, alert: str, labels: Mapping[str, str]) -> bool:
 
 
 def test_there_is_no_rule_that_is_not_tried_here(cluster: Cluster) -> None:
-    rules = re.findall(r"- alert: (\w+)", template("monitoring", "rules.yml"))
+    rules = re.findall(r"- alert: (\w+)", template("monitoring", "alerts.yml"))
     assert sorted(rules) == sorted([*RAISED, *LATER, *HOSTILE_ALERTS])
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cli.locks import locked
+from cli.file_lock import locked
 from cli.pulumi.workspace import ROOT
 from components.node.install import FOLDER, install
 from components.roles.jobs.mlflow.role import role

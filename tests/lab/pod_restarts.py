@@ -2,7 +2,7 @@
 
 import docker
 
-from cli.locks import locked
+from cli.file_lock import locked
 from lab import node, pod
 from lab.cleanup import forget
 from lab.errors import LabError

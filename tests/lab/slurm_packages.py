@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli import lab_commands
-from cli.locks import locked
+from cli.file_lock import locked
 from cli.pulumi.workspace import PROJECT
 from components.roles.program import program
 from components.roles.role import Value, folder_of

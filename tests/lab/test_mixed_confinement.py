@@ -108,7 +108,7 @@ def test_a_slurmd_that_starts_again_reads_the_keys_of_its_machine(mixed: Cluster
 
 def test_slurm_finds_nothing_wrong_with_the_files(mixed: ClusterUnderTest) -> None:
     # slurmctld takes any earlier error of the system for one of node_reg_mem_percent: it does not clear errno before
-    # strtod (validate_node_specs). So nodes also register with less memory than they have (slurm/fragment.py).
+    # strtod (validate_node_specs). So nodes also register with less memory than they have (node_lines.py).
     bad = "different slurm.conf|specified more than once|is not compatible|Unable to (?!convert node_reg_mem_percent)"
     said = "\n".join(mixed.run(node, "journalctl -u slurmctld -u slurmd --no-pager") for node in ("head", "a1", "b1"))
     assert re.findall(f".*(?:{bad}).*", said) == []

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.locks import locked
+from cli.file_lock import locked
 from cli.pulumi.workspace import ROOT
 from lab import binaries
 from lab.binaries import digest

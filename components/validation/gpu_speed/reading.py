@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 from xml.etree.ElementTree import Element
 
-from components.validation.preflight.smi import (
+from components.validation.preflight.gpu_health import (
     bus_address,
     field,
     gpu_elements,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from components.validation.preflight.findings import NO_ANSWER, CommandResult, Finding, finding, unjudged
-from components.validation.preflight.smi import Gpu, Smi, read_smi
+from components.validation.preflight.gpu_health import Gpu, Smi, read_smi
 
 COUNT, DRIVER, HEALTH, FABRIC = "GPU count", "GPU driver", "GPU health", "fabric manager"
 _MISSING = (

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from components.validation.preflight.findings import Finding, finding, plain
 from components.validation.preflight.foreign import FOREIGN
-from components.validation.preflight.smi import bus_address
+from components.validation.preflight.gpu_health import bus_address
 
 _GPU = re.compile(r"/dev/nvidia(\d{1,3})", re.ASCII)
 _MINOR = re.compile(r"^Device Minor:\s*(\d{1,3})\s*$", re.MULTILINE | re.ASCII)

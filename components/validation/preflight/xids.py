@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.validation.preflight.findings import CommandResult, Finding, finding, unjudged
-from components.validation.preflight.smi import bus_address
+from components.validation.preflight.gpu_health import bus_address
 
 XID, SXID = "Xid", "SXid"
 MOST = 20

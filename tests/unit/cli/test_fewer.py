@@ -8,7 +8,7 @@ import pytest
 from cli.pulumi.deployment import with_fewer
 from cli.run_events import OPERATIONS, Failure, Summary
 from stacks.config import PoolConfig, parse
-from stacks.rented import LEFT_OUT, left_out
+from stacks.rental_requests import LEFT_OUT, left_out
 from tests.unit.stacks.test_config_rented import SECRET, raw
 
 _REASON = "no machine for g2 at Lambda: a in b: no capacity; nothing is rented for it"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.locks import locked
+from cli.file_lock import locked
 from lab import docker_daemon
 from lab.keys import ensure_client_key
 

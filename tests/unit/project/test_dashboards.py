@@ -74,8 +74,8 @@ def test_each_figure_of_the_subjects_that_have_a_dashboard_is_on_one() -> None:
 
 def test_promtool_takes_every_expression(tmp_path: Path) -> None:
     rules = [{"record": f"panel:{n}", "expr": asked.expression} for n, asked in enumerate(every_expression())]
-    (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+    (tmp_path / "alerts.yml").write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
     done = subprocess.run(
-        [PROMTOOL, "check", "rules", "--lint=none", "rules.yml"], cwd=tmp_path, capture_output=True, text=True
+        [PROMTOOL, "check", "rules", "--lint=none", "alerts.yml"], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -52,14 +52,14 @@ def test_one_file_makes_remote_commands_and_one_makes_copies() -> None:
         text = path.read_text(encoding="utf-8")
         kinds = {
             alias.name
-            for node in (ast.walk(tree(path)) if "components.steps.command " in text else ())
-            if isinstance(node, ast.ImportFrom) and node.module == "components.steps.command"
+            for node in (ast.walk(tree(path)) if "components.steps.resource " in text else ())
+            if isinstance(node, ast.ImportFrom) and node.module == "components.steps.resource"
             for alias in node.names
         }
         allowed = {"components/steps/step.py": {"REMOTE"}, "components/steps/delivery.py": {"COPY"}}
         if (
             re.search(r"\b((remote|kind)\.(Command|CopyToRemote|CopyFile)\(|pulumi_command\.remote\b)", text)
-            or ("command:remote:" in text) != (name(path) == "components/steps/command.py")
+            or ("command:remote:" in text) != (name(path) == "components/steps/resource.py")
             or kinds & {"REMOTE", "COPY"} != allowed.get(name(path), set())
         ):
             offenders.append(name(path))
@@ -86,7 +86,7 @@ def test_local_commands_are_steps_machines_or_secrets() -> None:
     makers = {
         "components/steps/step.py",
         "components/cluster/secrets.py",
-        "stacks/tailnet/network.py",
+        "stacks/tailnet/auth_keys.py",
         "stacks/sites/rented/first_key.py",
         *(f"{kind.machines.replace('.', '/')}.py" for kind in KINDS.values()),
     }

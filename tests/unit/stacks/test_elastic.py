@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from components.roles.slurm.slurm.fragment import elastic_site_lines
+from components.roles.slurm.slurm.node_lines import elastic_site_lines
 from components.roles.slurm.slurm.settings import Elastic
 from stacks.config import PoolConfig, parse
-from stacks.rented import RENTED
+from stacks.rental_requests import RENTED
 from tests.unit.configs import RawConfig, refused
 from tests.unit.recorded import Build, Recorded
 from tests.unit.stacks.test_pool import build_pool

@@ -14,8 +14,8 @@ from stacks.http_client import ApiError
 from stacks.limits import Allowed, may_be_rented
 from stacks.read_outputs import StackOutputs
 from stacks.rental.cloud import Offer
-from stacks.rented import elastic_output
-from stacks.sites.rented import prices
+from stacks.rental_requests import elastic_output
+from stacks.sites.rented import missing_prices
 from stacks.sites.rented.present import AccessDeniedError
 from tests.unit.stacks.test_config_rented import KEY, SECRET, raw
 
@@ -50,7 +50,7 @@ def allowed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Allow:
             assert (kind, key) == ("lambda", KEY)
             return Account(answer)
 
-        monkeypatch.setattr(module, "cloud_prices", partial(prices.cloud_prices, account=account))
+        monkeypatch.setattr(module, "cloud_prices", partial(missing_prices.cloud_prices, account=account))
         pools = [{"name": "g", "count": 3, "type": H100, **(pool or {})}]
         elastic = {"cpus": 26, "memory_gb": 221, "max_price_per_hour": limit}
         whole = {**raw(pools=pools), "elastic": elastic, **keys}

@@ -189,7 +189,7 @@ def test_pods_join_with_a_key_and_a_tag_that_the_policy_limits(stack: Any) -> No
 
 
 def test_a_missing_package_is_one_sentence_with_a_command(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "stacks.tailnet.network", raising=False)
+    monkeypatch.delitem(sys.modules, "stacks.tailnet.auth_keys", raising=False)
     monkeypatch.setitem(sys.modules, "pulumi_tailscale", None)
 
     def absent(name: str) -> Any:

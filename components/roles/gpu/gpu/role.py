@@ -37,7 +37,7 @@ _ROCE_UNIT = unit_like(
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Return the role. A node's GPUs are in its Slurm fragment (components/roles/slurm/slurm/fragment.py)."""
+    """Return the role. A node's GPUs are in its lines of Slurm's files (role slurm, node_lines.py)."""
     collector = File(HEALTH_PROGRAM, COLLECTOR.read_text(encoding="utf-8").removesuffix("\n"), "0755")
     return Role(
         "gpu",

@@ -94,7 +94,7 @@ def alertmanager_unit(*, budget: bool) -> str:
 
 def rules() -> str:
     """Return the alert rules, still with the placeholder for the head node's name."""
-    text = template("monitoring", "rules.yml")
+    text = template("monitoring", "alerts.yml")
     patterns = (
         ("NODE", NODE_NAME),
         ("USER", USER_NAME),

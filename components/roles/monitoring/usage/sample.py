@@ -30,8 +30,8 @@ from components.roles.monitoring.usage.samples import (
     places,
     read_gpus,
 )
+from components.validation.preflight.gpu_health import bus_address
 from components.validation.preflight.holders import GRES, device_numbers_in
-from components.validation.preflight.smi import bus_address
 
 LIMIT_SECONDS = 30
 # The head node records an ended job within minutes.

@@ -17,7 +17,7 @@ from components.node.log import STATE_DIR, note
 from components.node.run import Ended, attempt, run, succeeds
 from components.node.waiting import wait_until
 from components.roles.access.ssh_trust.ask import ask_all
-from components.roles.slurm.munge.keys import KEY, digest_of, keep_late, late_nodes, take_folder
+from components.roles.slurm.munge.switch_key import KEY, digest_of, keep_late, late_nodes, take_folder
 from components.slurm_commands import slurm
 
 # Held partitions, one per line. tailrack-munge-release releases them, even if the step is killed.

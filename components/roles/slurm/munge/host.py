@@ -30,7 +30,7 @@ from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.access.ssh_trust.ask import ANSWERS, ask_all, last_error, members_except
 from components.roles.base.foreign_cluster.host import set_aside
-from components.roles.slurm.munge.keys import (
+from components.roles.slurm.munge.switch_key import (
     DIGESTS,
     FOLDER,
     GENERATION,

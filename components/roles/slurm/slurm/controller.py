@@ -36,7 +36,7 @@ from components.roles.storage.share.mount import is_ready
 from components.slurm_commands import slurm
 
 Parts = Mapping[str, Mapping[str, str]]
-# A site's comment (fragment.py): its nodes are not in partition `all`.
+# A site's comment (node_lines.py): its nodes are not in partition `all`.
 _OUTSIDE_ALL = re.compile(r"^# Not in partition all: (\S+)$", re.MULTILINE)
 # A site's comment: its nodes are pods, without or with a network that they have in common.
 _OF_PODS = re.compile(r"^# Pods( in one network)?: (\S+)$", re.MULTILINE)

@@ -1,6 +1,6 @@
 """slurm.conf and related files, for a configless cluster of dynamic nodes that uses only the tailnet.
 
-They contain no nodes: fragment.py makes each node's part, and controller.py combines them on the head node. Settings
+They contain no nodes: node_lines.py makes each node's part, and controller.py combines them on the head node. Settings
 and their reasons are in templates/slurm.conf.j2; sources: `man slurm.conf`, and
 docs/decisions/0003-slurm-over-a-tailnet.md.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import JOINED, Role, render
 from components.roles.slurm.slurm.folders import MEASURE_PARTITION
-from components.roles.slurm.slurm.fragment import node_set_lines, site_node_set
+from components.roles.slurm.slurm.node_lines import node_set_lines, site_node_set
 from components.roles.slurm.slurm.profiles import CGROUPS, PROCESSES
 from components.settings.types import word_set
 

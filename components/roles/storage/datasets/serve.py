@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.run import Ended, attempt, run
-from components.roles.slurm.munge.keys import KEY, take_folder
+from components.roles.slurm.munge.switch_key import KEY, take_folder
 from components.roles.storage.datasets.model import ACCOUNT, FABRIC_PORT, MODULES, PORT, SERVER, SOCKET, STATE
 
 _USER, _TAILNET = "tailrack", "100.64.0.0/10"

@@ -90,6 +90,6 @@ def test_alertmanager_sends_an_alert_about_the_budget_once_a_month() -> None:
     assert "retention" not in plain_unit
     (route,) = json.loads(text)["route"]["routes"]
     alerts = route["matchers"][0].removeprefix('alertname=~"').removesuffix('"').split("|")
-    assert all(f"- alert: {alert}\n" in template("monitoring", "rules.yml") for alert in alerts)
+    assert all(f"- alert: {alert}\n" in template("monitoring", "alerts.yml") for alert in alerts)
     assert int(route["repeat_interval"].removesuffix("h")) > 31 * 24
     assert f" --data.retention={route['repeat_interval']} " in unit

@@ -28,7 +28,7 @@ from components.roles.monitoring.usage import samples
 from components.roles.monitoring.usage.record import summary_of
 from components.roles.monitoring.usage.role import HAS_GPUS
 from components.roles.slurm.slurm.folders import NODES, POOLS
-from components.roles.slurm.slurm.fragment import memory_values
+from components.roles.slurm.slurm.node_lines import memory_values
 from components.roles.slurm.slurm.nodes import NodeFiles, write_node
 from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job, with_parts

@@ -212,7 +212,7 @@ def test_each_rule_raises_its_alert(tmp_path: Path) -> None:
 
 
 def test_every_alert_has_a_test_a_summary_and_a_remedy() -> None:
-    text = (folder_of("monitoring") / "templates" / "rules.yml").read_text(encoding="utf-8")
+    text = (folder_of("monitoring") / "templates" / "alerts.yml").read_text(encoding="utf-8")
     tests = (FIXTURES / "prometheus" / "rules_test.yml").read_text(encoding="utf-8")
     alerts = [line.split()[-1] for line in text.splitlines() if "- alert:" in line]
     assert len(alerts) == text.count("remedy:") == text.count("summary:") > 5

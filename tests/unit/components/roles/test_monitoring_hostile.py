@@ -131,7 +131,7 @@ def configuration(folder: Path, port: int) -> str:
     for place, name in enumerate(("head", *NODES), 1):
         target = [{"targets": [f"127.0.9.{place}"], "labels": {"instance": name, "site": "rack"}}]
         (folder / f"{name}.json").write_text(json.dumps(target))
-    (folder / "rules.yml").write_text(rules().replace("@HEAD@", "head"))
+    (folder / "alerts.yml").write_text(rules().replace("@HEAD@", "head"))
     jobs = scrape_job(ScrapeJob("node", port), metric_relabel_configs(), str(folder))
     own = template("monitoring", "prometheus.yml").replace("/etc/tailrack/prometheus/rules.yml", f"{folder}/rules.yml")
     own = re.sub("(interval|timeout): [0-9]+s", r"\1: 1s", own).replace("@ADDRESS@:@PORT@", "127.0.9.9:9")

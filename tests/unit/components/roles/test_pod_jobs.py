@@ -13,8 +13,8 @@ from components.node.step.values import read_values
 from components.roles.order import roles
 from components.roles.pods.pod_staging.role import pod_jobs
 from components.roles.slurm.slurm.controller import merged
-from components.roles.slurm.slurm.fragment import memory_values, node_values
 from components.roles.slurm.slurm.machine_keys import machine_keys
+from components.roles.slurm.slurm.node_lines import memory_values, node_values
 from components.roles.slurm.slurm.nodes import NodeFiles, write_node
 from components.roles.slurm.slurm.slurm_conf import controller_files
 from components.settings.types import Gpu

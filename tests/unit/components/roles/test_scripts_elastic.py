@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.slurm.slurm.fragment import node_set_lines
+from components.roles.slurm.slurm.node_lines import node_set_lines
 from components.steps.composition import POOL, compose
 from tests.unit.shell import ROLES, Shell, assert_ok
 

@@ -11,10 +11,10 @@ from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.access.ssh_trust import ask
-from components.roles.slurm.munge import held_jobs, host, keys
+from components.roles.slurm.munge import held_jobs, host, switch_key
 from components.roles.slurm.munge.host import JoinValues, join, register, services
 from components.roles.slurm.munge.host import node as compare_keys
-from components.roles.slurm.munge.keys import digest_of
+from components.roles.slurm.munge.switch_key import digest_of
 from tests.unit.killed import killed_before
 from tests.unit.shell import HurriedTime, Shell, assert_ok
 
@@ -282,7 +282,7 @@ def test_cut_off_anywhere_a_change_ends_with_one_key(head: Shell, monkeypatch: p
     head.stub("munge", f"echo credential of $(sha256sum <{read} | cut -d ' ' -f 1)")
     head.stub("unmunge", f'grep -q "credential of $(sha256sum <{read} | cut -d " " -f 1)"')
     monkeypatch.setattr("components.roles.slurm.munge.host.packages.ensure", lambda *_: None)
-    with killed_before(number, ("write", "remove"), (held_jobs, keys)), head.here():
+    with killed_before(number, ("write", "remove"), (held_jobs, switch_key)), head.here():
         services(Step("head", "head-services"), "2")
     head.call(join, Step("head", "head-prepare"), JoinValues("lab", "2", NEW))
     assert change(head) == ""

@@ -21,8 +21,8 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
 from components.roles.role import Value, render
 from components.roles.slurm.slurm.controller import merged
-from components.roles.slurm.slurm.fragment import memory_values, node_values
 from components.roles.slurm.slurm.machine_keys import machine_keys
+from components.roles.slurm.slurm.node_lines import memory_values, node_values
 from components.roles.slurm.slurm.nodes import NodeFiles, write_node
 from components.roles.slurm.slurm.settings import known_keys
 from components.roles.slurm.slurm.slurm_conf import controller_files

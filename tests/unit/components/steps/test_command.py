@@ -11,7 +11,7 @@ from pulumi.runtime import mocks
 from pulumi_command import local, remote
 
 from components.host import Connection
-from components.steps.command import COPY, LOCAL, REMOTE, CommandResource, Options
+from components.steps.resource import COPY, LOCAL, REMOTE, CommandResource, Options
 from components.steps.step import connection_inputs
 from tests.unit.configs import HOST_KEY
 from tests.unit.recorded import record

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from components.validation.preflight import adapters, findings, gpus, links, node, tailnet, xids
 from components.validation.preflight.adapters import Port
 from components.validation.preflight.findings import CommandResult, finding, health_of, line, read_health, read_lines
-from components.validation.preflight.smi import read_smi
+from components.validation.preflight.gpu_health import read_smi
 from tests.unit.fake_nvidia_smi import nvlink as fake_links
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "nvidia"

@@ -7,11 +7,11 @@ from typing import Any
 import pulumi
 import pytest
 
-from stacks import rentals as module
+from stacks import look_at_clouds as module
 from stacks.config import PoolConfig, parse
+from stacks.look_at_clouds import Rentals, rentals, rented_output
 from stacks.read_outputs import StackOutputs
-from stacks.rentals import Rentals, rentals, rented_output
-from stacks.rented import LEFT_OUT
+from stacks.rental_requests import LEFT_OUT
 from stacks.sites.rented.present import AccessDeniedError, Present
 from tests.unit.stacks.test_config_rented import KEY, SECRET, raw
 

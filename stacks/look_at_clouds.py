@@ -14,7 +14,7 @@ from components.host import Host
 from components.steps.values import OutputParts, output_from, resolve
 from stacks.config import PoolConfig, StackConfig
 from stacks.read_outputs import StackOutputs
-from stacks.rented import left_out
+from stacks.rental_requests import left_out
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
 from stacks.sites.rented.model import WARN, RentedNode, RentedSite, api_keys

@@ -1,4 +1,4 @@
-"""A tailnet of kind `tailscale` as resources: a key for joins, the policy, and the removal of machines."""
+"""Auth keys for a tailnet of kind `tailscale`, its policy, and the removal of machines, as resources."""
 
 from __future__ import annotations
 
