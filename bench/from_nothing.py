@@ -19,7 +19,7 @@ from pathlib import Path
 import docker
 
 from cli.pulumi.workspace import PROJECT
-from lab import binaries, debian, images
+from lab import debian, images, programs
 from lab.commands import run
 from lab.distributions import USUAL
 
@@ -36,7 +36,7 @@ def python(folder: Path) -> None:
 def go(folder: Path) -> None:
     """Build Tailscale and the control server with empty caches."""
     os.environ.update({name: str(folder / place) for name, place in NOWHERE.items()})
-    binaries.build(folder / "go")
+    programs.build(folder / "go")
 
 
 def debian_base(folder: Path) -> None:

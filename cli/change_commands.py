@@ -19,7 +19,8 @@ from cli.output.next_commands import next_commands
 from cli.output.progress import Progress, changes
 from cli.preview.comment import comment
 from cli.preview.plan import Plan, render
-from cli.pulumi.deployment import Deployment, Interrupts
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.interrupts import Interrupts
 from cli.pulumi.workspace import PROJECT, CliError
 from cli.report import overall, tables
 from cli.report.last_run import LastRun

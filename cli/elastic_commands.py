@@ -18,8 +18,8 @@ from cli.file_lock import locked
 from cli.open_stack import say
 from cli.output.failures import print_failures
 from cli.output.progress import Progress
-from cli.pulumi.deployment import Interrupts
 from cli.pulumi.find_engine import find_engine
+from cli.pulumi.interrupts import Interrupts
 from cli.pulumi.workspace import CliError
 from stacks.config import PoolConfig
 from stacks.rental_requests import RENTED

@@ -78,7 +78,7 @@ have_venv() {
     # the config looks like such a stack. Later uses of the programs wait for this build or report its error.
     if command -v go >/dev/null && grep -qs 'kind: lab' "Pulumi.${STACK:-dev}.yaml"; then
         mkdir -p .tailrack/cache
-        python3 -m lab.binaries >.tailrack/cache/go.log 2>&1 </dev/null &
+        python3 -m lab.programs >.tailrack/cache/go.log 2>&1 </dev/null &
     fi
     # In Debian it is a separate package.
     python3 -m venv .venv 2>/dev/null || { install_packages python3-venv && python3 -m venv .venv; }

@@ -12,12 +12,12 @@ import docker
 from docker.errors import BuildError, ImageNotFound
 
 from cli.file_lock import locked
-from lab import binaries, debian
-from lab.binaries import digest
+from lab import debian, programs
 from lab.distributions import USUAL, Distribution, distribution_of
 from lab.errors import LabError
 from lab.identity import CHECKOUT
 from lab.profiles import machine
+from lab.programs import digest
 from lab.progress import timed
 
 IMAGE_FOLDER = CHECKOUT / "lab" / "image"
@@ -44,7 +44,7 @@ def tags() -> Images:
     versions = _versions()
     files = [*(file for file in IMAGE_FOLDER.iterdir() if file.is_file()), *NFS_MOUNT.glob("*.py")]
     node = digest([*files, *versions, IMAGE_FOLDER / "packages" / "Dockerfile"], USUAL.release)
-    server = digest([*binaries.sources(), *versions], CONTROL_DOCKERFILE)
+    server = digest([*programs.sources(), *versions], CONTROL_DOCKERFILE)
     return Images(
         node=f"tailrack-lab-node:{node}",
         bare=f"tailrack-lab-node-bare:{node}",
@@ -55,7 +55,7 @@ def tags() -> Images:
 
 def _versions() -> list[Path]:
     """Return the files that decide Tailscale's version."""
-    return [binaries.MODULE / "go.mod", binaries.MODULE / "go.sum"]
+    return [programs.MODULE / "go.mod", programs.MODULE / "go.sum"]
 
 
 def _profile_digest(like: machine.Profile, node: str) -> str:
@@ -74,7 +74,7 @@ def _profile_arguments() -> dict[str, str]:
     return {"CLASHING_UID": str(machine.CLASHING_UID), "CLASHING_USER": machine.CLASHING_USER}
 
 
-def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Path = binaries.CACHE) -> None:
+def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Path = programs.CACHE) -> None:
     """Build the missing images of the `wanted` tags (from `tags()`) and their base images.
 
     Raises LabError when a program or an image does not build.
@@ -94,7 +94,7 @@ def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Pat
         for tag in layers:
             _build_profile(client, tag, images, cache)
         for tag in pods:
-            _build_pod(client, tag, binaries.ready(cache), cache)
+            _build_pod(client, tag, programs.ready(cache), cache)
 
 
 def _like(tag: str, images: Images) -> machine.Like:
@@ -117,9 +117,9 @@ def _build_first(client: docker.DockerClient, wanted: list[str], images: Images,
     # The helper for mounts is made of the usual one's packages on all.
     roots = dict.fromkeys([USUAL, *(distribution_of(_like(tag, images)) for tag in machines)] if machines else [])
     with ThreadPoolExecutor(1 + len(roots)) as aside:
-        programs = aside.submit(binaries.ready, cache)
+        begun = aside.submit(programs.ready, cache)
         packages = dict(zip(roots, aside.map(lambda of: install_packages(client, cache, of), roots), strict=True))
-        built = programs.result()
+        built = begun.result()
     for tag in wanted:
         if tag == images.control:
             _build_control(client, tag, built, cache)
@@ -136,7 +136,7 @@ def _exists(client: docker.DockerClient, tag: str) -> bool:
     return True
 
 
-def _build_control(client: docker.DockerClient, tag: str, built: binaries.Binaries, cache: Path) -> None:
+def _build_control(client: docker.DockerClient, tag: str, built: programs.Binaries, cache: Path) -> None:
     with tempfile.TemporaryDirectory(dir=cache, prefix="control-") as context:
         shutil.copy(built.control, Path(context) / "control")
         (Path(context) / "Dockerfile").write_text(CONTROL_DOCKERFILE)
@@ -163,7 +163,7 @@ def install_packages(client: docker.DockerClient, cache: Path, of: Distribution 
 
 
 def _build_node(
-    client: docker.DockerClient, tag: str, packages: str, helper: str, built: binaries.Binaries, cache: Path
+    client: docker.DockerClient, tag: str, packages: str, helper: str, built: programs.Binaries, cache: Path
 ) -> None:
     with tempfile.TemporaryDirectory(dir=cache, prefix="node-") as context:
         for file in IMAGE_FOLDER.iterdir():
@@ -183,7 +183,7 @@ def _build_profile(client: docker.DockerClient, tag: str, images: Images, cache:
         _build(client, tag, Path(context), arguments={"BASE": images.bare, **_profile_arguments()})
 
 
-def _build_pod(client: docker.DockerClient, tag: str, built: binaries.Binaries, cache: Path) -> None:
+def _build_pod(client: docker.DockerClient, tag: str, built: programs.Binaries, cache: Path) -> None:
     mirrors = debian.find_mirrors()
     base = debian.ensure_base(client, mirrors, cache)
     with tempfile.TemporaryDirectory(dir=cache, prefix="pod-") as context:

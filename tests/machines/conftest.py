@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import binaries
+from lab import programs
 from lab.progress import say
 from tests.machines.cluster import MachineCluster
 from tests.machines.image import PLACE, ensure_qemu, image
@@ -29,7 +29,7 @@ def place() -> Path:
     if not is_connected():
         shutil.rmtree(OUT, ignore_errors=True)
         OUT.mkdir()
-        connect(OUT, binaries.ready().control)
+        connect(OUT, programs.ready().control)
     return OUT
 
 

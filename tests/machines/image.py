@@ -17,12 +17,12 @@ from pathlib import Path
 
 from cli.file_lock import locked
 from cli.pulumi.workspace import ROOT
-from lab import binaries
-from lab.binaries import digest
+from lab import programs
 from lab.commands import run
 from lab.debian import ensure_installed, find_mirrors
 from lab.distributions import OTHERS, USUAL
 from lab.errors import LabError
+from lab.programs import digest
 from lab.progress import timed
 from tests.gpu.pack import CONFINED_PACKAGES, role_packages
 
@@ -85,7 +85,7 @@ class Image:
 def image(release: str) -> Image:
     """Return the image of a Debian release as this checkout's sources make it, whether or not it is there."""
     files = [Path(__file__), *(path for path in FILES.rglob("*") if path.is_file())]
-    versions = [binaries.MODULE / "go.mod", binaries.MODULE / "go.sum"]
+    versions = [programs.MODULE / "go.mod", programs.MODULE / "go.sum"]
     return Image(PLACE / f"{release}-{digest([*files, *versions], *packages(release))}")
 
 
@@ -107,7 +107,7 @@ def ensure_image(release: str) -> Image:
 
 
 def _make(release: str, made: Image) -> None:
-    programs = binaries.ready()
+    built = programs.ready()
     if not KEY.exists():
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(KEY)])
     with tempfile.TemporaryDirectory(dir=PLACE, prefix="new-") as folder:
@@ -115,7 +115,7 @@ def _make(release: str, made: Image) -> None:
         # Before the packages: the kernel's own makes the initrd with what is here.
         before = f"cp -a --no-preserve=ownership {FILES}/. $1/"
         bootstrap(release, root, packages(release), f"--essential-hook={before}")
-        _furnish(root, programs)
+        _furnish(root, built)
         new.folder.mkdir()
         for name, pattern in (("kernel", "vmlinuz-*"), ("initrd", "initrd.img-*")):
             (found,) = (root / "boot").glob(pattern)
@@ -134,7 +134,7 @@ def bootstrap(release: str, root: Path, packages: Sequence[str], *words: str) ->
     run(["mmdebstrap", "--quiet", *which, *words, release, str(root), find_mirrors(of=of).main], root=True)
 
 
-def _furnish(root: Path, programs: binaries.Binaries) -> None:
+def _furnish(root: Path, programs: programs.Binaries) -> None:
     """Tailscale as in the lab's image, one login, and nothing of the cluster that starts by itself."""
     for program, path, mode in (
         (programs.tailscale, "usr/bin/tailscale", 0o755),

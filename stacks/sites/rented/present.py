@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stacks.http_client import ApiError
-from stacks.rental.cloud import GONE, NODE, OWNER, STACK, Cloud, Instance, Offer
+from stacks.rental.cloud import GONE, NODE, OWNER, READY, SSH_PORT, STACK, Cloud, Instance, Offer
 from stacks.rental.clouds import account
 from stacks.sites.rented.model import WARN, RentedNode, RentedSite
-from stacks.sites.rented.moved import new_address
 
 PATIENCE_SECONDS = 10.0  # for a cloud's answer before a preview
 
@@ -162,3 +161,13 @@ def _id(recorded: Mapping[str, Any], node: str, key: str) -> str:
     facts = recorded.get(node)
     value = facts.get(key) if isinstance(facts, dict) else None
     return value if isinstance(value, str) else ""
+
+
+def new_address(facts: object, machines: Mapping[str, Instance]) -> str:
+    """Return the address and port of a node's machine, if they are not those of the last run; else empty."""
+    facts = facts if isinstance(facts, dict) else {}
+    machine = machines.get(str(facts.get("id")))
+    if machine is None or machine.state != READY or not machine.address or not facts.get("address"):
+        return ""
+    place = machine.address, machine.port
+    return "" if place == (facts["address"], facts.get("port", SSH_PORT)) else "{}:{}".format(*place)

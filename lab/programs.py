@@ -1,6 +1,6 @@
 """Tailscale's own programs and the lab's control server, built from the module in lab/control.
 
-`python3 -m lab.binaries` builds them ahead of need: it takes minutes the first time, and nothing but Python itself.
+`python3 -m lab.programs` builds them ahead of need: it takes minutes the first time, and nothing but Python itself.
 """
 
 import hashlib
