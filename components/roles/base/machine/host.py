@@ -178,7 +178,10 @@ def _named(folder: str) -> list[str]:
 
 
 def pod_check(step: Step) -> None:
-    """Refuse a machine that is no pod, or that has no volume."""
+    """Refuse a machine that is no pod, or that has no volume. Restore the cluster's files in a new container.
+
+    munge's package makes a key. Without the restored files, munge's check takes it for the key of another cluster.
+    """
     if not passwd.is_root():
         raise Failure("the login is not root, and sudo did not give root", f"set user: root for {step.host}")
     if files.is_folder("/run/systemd/system"):
@@ -191,23 +194,19 @@ def pod_check(step: Step) -> None:
             "the image is not Debian or Ubuntu: there is no apt-get",
             f"start {step.host} from an image of one of the two",
         )
-    _check_volume(step.host)
-    report_size(step)
-
-
-def _check_volume(host: str) -> None:
     if not files.is_folder(VOLUME):
         raise Failure(
             f"there is no folder {VOLUME}, so nothing would outlive a stop of the pod",
-            f"start {host} with a volume that is mounted at {VOLUME}",
+            f"start {step.host} with a volume that is mounted at {VOLUME}",
         )
+    close_volume(step.host)
+    restore()
+    report_size(step)
 
 
 def pod_join(step: Step) -> None:
     """Make the folders, and install runit."""
-    close_volume(step.host)
     require_room(step.host)
-    restore()
     files.make_folder(STATE, 0o700)
     files.make_folder(PACKAGES, 0o700)
     files.make_folder(f"{PACKAGES}/partial", 0o700)

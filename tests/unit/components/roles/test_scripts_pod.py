@@ -14,11 +14,11 @@ from components.node import services
 from components.node.failure import Failure
 from components.node.step.work import JOINED
 from components.roles.access.users.accounts import Account, UsersValues
-from components.roles.base.machine.host import close_volume
 from components.roles.network.tailnet.pod import tailscaled_program
 from components.roles.pods.pod.host import NETWORK, make_homes, use_network
 from components.roles.pods.pod.saved import SAVED, require_room, restore, save, save_again
 from components.roles.role import template
+from components.roles.slurm.munge.switch_key import DIGESTS, digest_of
 from components.steps import composition
 from components.steps.composition import compose
 from tests.unit.configs import AUTH_KEY, HOSTS, MUNGE_KEY, RawConfig
@@ -27,7 +27,7 @@ from tests.unit.recorded import Build
 from tests.unit.shell import ROLES, Shell, assert_fails, assert_ok
 
 PODS = composition.on_pods(ROLES)
-CHECK = compose([role for role in PODS if role.name == "machine"], composition.CHECK_OF_POD)
+CHECK = compose([r for r in PODS if r.name in ("machine", "munge", "foreign_cluster")], composition.CHECK_OF_POD)
 FOLDER = "/usr/local/lib/tailrack/services/slurmd"
 
 
@@ -78,24 +78,19 @@ def check(shell: Shell) -> Callable[[], subprocess.CompletedProcess[str]]:
     """Check a pod that is all right, unless the test breaks it."""
     shell.write("proc/meminfo", "MemTotal:        8192000 kB\n")
     shell.path("/workspace").mkdir()
+    shell.path("/workspace").chmod(0o777)
     shell.path("/run/systemd/system").rmdir()
     shell.stub("apt-get")
-    return lambda: shell.step(CHECK, {}, name="p1-prepare", host="p1")
+    return lambda: shell.step(CHECK, {"munge_cluster": "lab", "node_take_over": False}, name="p1-prepare", host="p1")
 
 
-def test_a_pod_has_a_size_a_volume_and_no_systemd(check: Callable[[], Any], shell: Shell) -> None:
+def test_a_pod_has_a_size_a_closed_volume_and_no_systemd(check: Callable[[], Any], shell: Shell) -> None:
     assert json.loads(assert_ok(check()).stdout)["memory_mb"] == 8000
+    assert shell.path("/workspace").stat().st_mode & 0o777 == 0o755
     shell.path("/workspace").rmdir()
     assert "with a volume that is mounted at /workspace" in check().stderr
     shell.path("/run/systemd/system").mkdir()
     assert_fails(check(), "it is no pod", "without pods: true")
-
-
-def test_a_volume_that_others_can_change_is_closed(shell: Shell) -> None:
-    shell.path("/workspace").mkdir(mode=0o777)
-    shell.path("/workspace").chmod(0o777)
-    shell.call(close_volume, "p1")
-    assert shell.path("/workspace").stat().st_mode & 0o777 == 0o755
 
 
 def test_a_full_volume_is_named(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,14 +181,16 @@ def test_a_home_is_on_the_volume_at_the_path_of_the_share_unless_that_has_files(
 # A new container.
 
 
-def test_a_new_container_gets_its_files_and_packages_from_the_volume(shell: Shell) -> None:
-    shell.write(f"{SAVED}/var/lib/tailrack/node-name", "p1\n")
-    shell.write(f"{SAVED}/etc/tailrack/plans/boot.json", "{}")
-    shell.write(f"{SAVED}{JOINED}", "digest\n{}")
+def test_a_new_container_gets_files_and_packages_before_later_checks(check: Callable[[], Any], shell: Shell) -> None:
+    saved = {"/var/lib/tailrack/node-name": "p1\n", "/etc/tailrack/plans/boot.json": "{}", JOINED: "digest\n{}"}
+    saved |= {"/etc/munge/munge.key": MUNGE_KEY, DIGESTS: f"{digest_of(MUNGE_KEY)} lab\n"}
+    for path, text in saved.items():
+        shell.write(f"{SAVED}{path}", text)
     shell.write("/workspace/.tailrack/packages/munge_0.5.16-1_amd64.deb", "")
     shell.stub("dpkg-query", "exit 1")
-    shell.stub("dpkg")
-    assert shell.call(restore)
+    shell.stub("dpkg", f"echo made by the package >{shell.path('/etc/munge/munge.key')}")
+    shell.path("/etc/munge").mkdir()
+    assert_ok(check())
     (installed,) = [call for call in shell.calls if call.startswith("dpkg ")]
     assert "munge_0.5.16-1_amd64.deb" in installed
     assert shell.path("/etc/tailrack/plans/boot.json").read_text() == "{}"
