@@ -30,8 +30,6 @@ OF_PACKAGES = [
     r"/etc/ld\.so\.cache$",
     # Debian's packages make the account, and Slurm's do not; it stays as they do.
     r"account: (group )?slurm:|file: \S+ /etc/(passwd|group|shadow|gshadow)$",
-    # Whoever looks: an older systemd counts a session among its unit files.
-    r"unit file: session-\S+\.scope transient",
 ]
 
 

@@ -19,7 +19,7 @@ ALLOWED = [
     r"path: /var/lib/slurm/slurmctld d ",
     # Whoever looks, and what comes and goes by itself, after a boot or at a time of day.
     r"process: ",
-    r"unit: \S+\.(target|device|slice|scope) ",
+    r"unit: \S+\.(target|device|slice|scope) |unit file: session-\S+\.scope transient",
     r"unit: ldconfig\.service ",
     r"unit: (user|session|systemd-|apt-|dpkg-|e2scrub|fstrim|man-db|modprobe@)\S* ",
 ]
