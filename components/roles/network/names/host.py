@@ -64,8 +64,8 @@ def publish_names(share: str) -> None:
         write_names()
 
 
-def machine(step: Step) -> None:
-    """Set the names, and keep them up to date."""
+def join(step: Step) -> None:
+    """Set the names, and keep them up to date. Nodes do so while they wait for the head node."""
     if not files.exists(NAME_BEFORE):
         files.write(NAME_BEFORE, gethostname())
     files.write(NODE_NAME, step.host)

@@ -16,22 +16,24 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
 from components.roles.role import File, Role, unit, unit_like
 
-PROGRAM, UNIT = "tailrack-names", "tailrack-names.service"
+PROGRAM, UNIT, FOLLOW = "tailrack-names", "tailrack-names.service", "tailrack-names-follow.service"
 
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role, which is the same on every machine. The machine's DNS settings stay as they are."""
     # Slurm's daemons require the other unit, and would stop whenever this one stops.
     follow, about = f"/usr/local/sbin/{PROGRAM} follow", "Update names when machines join or leave"
+    files = (
+        File(f"/usr/local/sbin/{PROGRAM}", launcher("names"), mode="0755"),
+        unit("names", UNIT),
+        unit_like("daemon", FOLLOW, description=about, after=UNIT, command=follow),
+    )
+    made = tuple(file.path for file in files)
     return Role(
         "names",
         after=("tailnet", *settings.storage.mounted_by),
         on_pods=("register",),
-        files={
-            "machine": (
-                File(f"/usr/local/sbin/{PROGRAM}", launcher("names"), mode="0755"),
-                unit("names", UNIT),
-                unit_like("daemon", "tailrack-names-follow.service", description=about, after=UNIT, command=follow),
-            )
-        },
+        files={"join": files},
+        # The join has no record (node/declared.py).
+        made={"head": made, "node": made},
     )

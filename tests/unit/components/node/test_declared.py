@@ -1,6 +1,7 @@
 """What roles declare is recorded before it is made, and removed when it is no longer declared or the machine leaves."""
 
 import copy
+import json
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -15,7 +16,7 @@ from components.roles.order import ROLES, roles
 from components.steps.composition import COMPUTING_HEAD, NODE, NODE_SERVICES, POD, SERVICES, Script, compose
 from stacks.config import parse
 from tests.unit.components.roles.test_any import RICH
-from tests.unit.shell import Shell, assert_ok
+from tests.unit.shell import Shell, assert_ok, script_of
 
 UNIT = "/etc/systemd/system/tailrack-one.service"
 ONE, TWO, DROP_IN = "/etc/tailrack/one", "/usr/local/lib/tailrack/two", "/etc/systemd/system/x.service.d/tailrack.conf"
@@ -101,6 +102,17 @@ def test_what_two_steps_declare_goes_with_the_second(shell: Shell) -> None:
         for owner in ("services/x", "services/y"):
             run_step(File(ONE, "a"), owner=owner)
         assert shell.path(ONE).exists()
+
+
+def test_files_that_prepare_writes_now_stay_though_an_older_node_step_has_them_in_its_record(shell: Shell) -> None:
+    script = script_of("names", *NODE)
+    paths = [path for call in script.calls["up"] if call[0] == "owner" for path in call[3]]
+    for path in paths:
+        shell.write(path, "")
+    shell.write(f"{FOLDER}/machine", json.dumps({"machine/names": paths}))
+    assert_ok(shell.step(script, {"share_mount": "/share"}))
+    assert UNIT.replace("one", "names") in paths
+    assert {path.lstrip("/") for path in paths} <= {*left(shell)}
 
 
 def test_data_stays_until_the_machine_leaves_and_accounts_go_with_their_files(shell: Shell) -> None:

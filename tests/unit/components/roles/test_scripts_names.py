@@ -3,7 +3,6 @@
 import errno
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,7 @@ from components.roles.network.names import follow, names
 from tests.unit.shell import Shell, assert_ok, role_header, script_of
 
 ADDRESS = "100.64.0.7"
-NAMES = script_of("names", "machine", "node")
+NAMES = script_of("names", "join", "node")
 LIST = "/var/lib/tailrack/names"
 # What the head node has published.
 SHARE = "share/.tailrack/names"
@@ -215,25 +214,12 @@ def test_names_follow_soon_after_an_early_tailscaled_message(program: Names) -> 
 # The head node, which keeps the names.
 
 
-KEEP = {"node_name": "b1", "node_address": "100.64.0.11", "head_address": ADDRESS, "host_name": "a1"}
-
-
-@pytest.fixture
-def head(machine: Shell) -> Callable[..., str]:
-    """Run phases on the head node, which is a1 here; return what it publishes."""
+def test_members_without_a_kept_address_have_their_certificates(machine: Shell) -> None:
     machine.write("var/export/.keep", "")
-
-    def run(*phases: str, action: str = "up", **values: str) -> str:
-        known = {**header(machine), "share_path": "/var/export", **KEEP, **values}
-        assert_ok(machine.step(script_of("names", *phases), known, action))
-        return machine.path("var/export/.tailrack/names").read_text()
-
-    return run
-
-
-def test_members_without_a_kept_address_have_their_certificates(head: Callable[..., str], shell: Shell) -> None:
-    shell.write("/var/lib/tailrack/members/b9/signed", "b9,100.64.0.19 ssh-ed25519 AAAA 90\n")
-    assert head("machine", "head") == f"{ADDRESS} a1\n100.64.0.19 b9\n"
+    machine.write("/var/lib/tailrack/members/b9/signed", "b9,100.64.0.19 ssh-ed25519 AAAA 90\n")
+    values = {**header(machine), "share_path": "/var/export", "head_address": ADDRESS}
+    assert_ok(machine.step(script_of("names", "join", "head"), values))
+    assert machine.path("var/export/.tailrack/names").read_text() == f"{ADDRESS} a1\n100.64.0.19 b9\n"
 
 
 def test_installing_sets_the_host_name_and_restarts_no_unit_that_slurms_daemons_require(program: Names) -> None:
@@ -273,20 +259,14 @@ def test_a_machine_that_leaves_has_its_old_name_and_no_other(program: Names, hos
     assert program.shell.path("/name").read_text() == program.shell.path("/etc/hostname").read_text() == "old-name\n"
 
 
-@pytest.mark.parametrize(
-    ("added", "left"),
-    [
-        ("", "127.0.0.1 localhost\n127.0.1.1 a1.example.org a1\n# IPv6\n::1 ip6-localhost\n"),
-        (
-            "10.0.0.9 disk\n",
-            "127.0.0.1 localhost\n127.0.1.1 a1.example.org\n# IPv6\n::1 ip6-localhost\n10.0.0.9 disk\n127.0.1.1 a1\n",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("added", "left"), [
+    ("", "127.0.1.1 a1.example.org a1\n# IPv6\n::1 ip6-localhost\n"),
+    ("10.0.0.9 disk\n", "127.0.1.1 a1.example.org\n# IPv6\n::1 ip6-localhost\n10.0.0.9 disk\n127.0.1.1 a1\n"),
+])  # fmt: skip
 def test_leaving_restores_the_hosts_file_and_keeps_edits_of_the_owner(program: Names, added: str, left: str) -> None:
     program.shell.write("var/lib/tailrack/host-name-before", "a1\n")
     program.update("127.0.0.1 localhost\n127.0.1.1 a1.example.org a1\n# IPv6\n::1 ip6-localhost\n")
     program.update(program.shell.path("/etc/hosts").read_text() + added)
     assert program.shell.command("names", "forget").returncode == 0
-    assert program.shell.path("/etc/hosts").read_text() == left
+    assert program.shell.path("/etc/hosts").read_text() == f"127.0.0.1 localhost\n{left}"
     assert not program.shell.path("/var/lib/tailrack/hosts-before").exists()

@@ -68,7 +68,7 @@ def test_no_phase_of_a_role_is_bash_and_every_script_is_used_by_a_program() -> N
 def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     calls = [call.split("/")[0] for call in called(composition.compose(ROLES, composition.NODE).calls)]
     assert calls == [
-        "machine", "machine", "firewall", "munge", "names", "names", "users", "user_groups", "ssh_trust", "ssh_trust",
+        "machine", "machine", "firewall", "munge", "names", "users", "user_groups", "ssh_trust", "ssh_trust",
         "user_keys", "user_keys", "share", "share", "mounts", "gpu",
         "profiling", "health", "scratch", "slurm", "slurm", "spot_notice", "datasets", "pam_slurm_adopt",
         "monitoring", "mlflow", "held_packages",
