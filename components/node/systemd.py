@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from components.node import files
 from components.node.failure import Failure
+from components.node.locks import PRIVATE
 from components.node.log import printable
 from components.node.run import attempt, run, succeeds
 from components.node.waiting import wait_until
@@ -20,6 +21,8 @@ UNITS = "/etc/systemd/system"
 # A service that has run for this long after its start stays up, and the others get this long.
 _FRESH_SECONDS, _SETTLE_SECONDS = 2, 10
 _PROPERTIES = ("Id", "Restart", "SubState", "NRestarts", "ActiveEnterTimestampMonotonic")
+# It exists while a reload is needed, and after a step that was cut off before.
+_UNREAD = f"{PRIVATE}/units-unread"
 _UNUSUAL = re.compile(r"[^A-Za-z0-9:_.]")
 
 
@@ -74,11 +77,13 @@ def reload_later(step: Step, *units: str) -> None:
         step.later.append(reload_stale)
         step.at_end.append(_forget_stale)
     _STALE.units, _STALE.surely = (*_STALE.units, *units), _STALE.surely or not units
+    if not units:
+        files.write(_UNREAD, "")
 
 
 def reload_stale() -> None:
     """Reload now what `reload_later` left for later."""
-    if _STALE.surely:
+    if _STALE.surely or files.exists(_UNREAD):
         _reload_all()
     elif _STALE.units:
         reload(*_STALE.units)
@@ -87,6 +92,7 @@ def reload_stale() -> None:
 
 def _reload_all() -> None:
     run("systemctl", "daemon-reload")
+    files.remove(_UNREAD)
     _forget_stale()
 
 

@@ -240,6 +240,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     job_reports,
     job_hangs,
     pod_staging,
+    user_limits,
     slurm,
     spot_notice,
     budget,
@@ -252,7 +253,6 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     backup,
     mlflow,
     grafana,
-    user_limits,
     held_packages,
     foreign_cluster,
 )

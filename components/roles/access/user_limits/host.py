@@ -140,11 +140,9 @@ def daemon_text(unit: str) -> str:
 
 def protect_running() -> None:
     """Give running daemons the value that systemd sets only when it starts one. A restart would interrupt users."""
-    for unit in PROTECTED:
-        if unit == SSHD:
-            continue
-        process = run("systemctl", "show", "-P", "MainPID", unit).strip()
-        if process not in ("", "0"):
+    units = (unit for unit in PROTECTED if unit != SSHD)
+    for process in run("systemctl", "show", "-P", "MainPID", *units).split():
+        if process != "0":
             kernel.write(f"/proc/{process}/oom_score_adj", str(OOM_SCORE))
 
 
@@ -164,16 +162,13 @@ def head(
         drop_ins += limits(limits_text(*percents, user_limits_tasks, os.cpu_count() or 1))
     # Those that were there before the record of them.
     removed = [files.remove(file.path) for file in limits("") if not user_limits_enabled]
-    changed = step.declare(*drop_ins) or any(removed)
-    reason = why_not_limited(step.host) if user_limits_enabled else "none"
-    if changed:
+    if step.declare(*drop_ins) or any(removed):
         # systemd's answers about a slice do not include all drop-ins that it would read.
         systemd.reload_later(step)
-        systemd.reload_stale()
     # An earlier step may have been cut off before it reloaded.
-    systemd.reload(*PROTECTED, *(unit for unit, _ in PARENTS), *SCHEDULERS, *_loaded_slices())
+    systemd.reload_later(step, *PROTECTED, *(unit for unit, _ in PARENTS), *SCHEDULERS, *_loaded_slices())
     protect_running()
-    step.result("user_limits", reason)
+    step.result("user_limits", why_not_limited(step.host) if user_limits_enabled else "none")
 
 
 login = head

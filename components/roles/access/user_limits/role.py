@@ -10,13 +10,13 @@ from components.roles.role import File, Role
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Return the role. It comes after slurm, so that host.py finds a running slurmctld."""
+    """Return the role. It comes before slurm, which makes systemd read its drop-ins with its own."""
     limits, machines = settings.head.user_limits, ("head", "login")
     # The reason why users are not limited although the config wants it.
     facts = {"user_limits": matching("none|controllers|logins")}
     return Role(
         "user_limits",
-        after=("slurm", "accounting", "share", "ssh_trust"),
+        after=("share", "ssh_trust"),
         values={
             "enabled": limits.enabled,
             "memory_percent": limits.memory_percent,

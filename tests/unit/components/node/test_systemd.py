@@ -50,6 +50,15 @@ def test_units_that_nothing_waits_for_are_read_once_at_the_end(shell: Shell, uni
     assert calls(shell, change, f"[ $1 != show ] || printf {said}") == expected
 
 
+def test_a_reload_that_a_killed_step_owed_is_done_by_the_next_step(shell: Shell) -> None:
+    killed, following = Step("a1", "a1-head"), Step("a1", "a1-head")
+    with shell.here():
+        reload_later(killed)
+        killed.at_end[0]()
+        reload_later(following, "a.service")
+    assert calls(shell, following.later[0]) == ["systemctl daemon-reload"]
+
+
 ENABLE = "systemctl --root=/ enable -q a.service"
 
 

@@ -31,8 +31,7 @@ def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     monkeypatch.setattr(packages, "missing_of", lambda names: [])
     systemctl = """
     case "$*" in
-    "show -P MainPID slurmctld.service") echo 4711 ;;
-    "show -P MainPID "*) echo 0 ;;
+    "show -P MainPID slurmctld.service "*) printf '4711\\n\\n0\\n' ;;
     "show -P ControlGroup "*) echo /system.slice ;;
     list-units*) echo "user-6001.slice loaded active active User Slice of UID 6001" ;;
     esac"""
@@ -50,10 +49,6 @@ def run(shell: Shell, values: dict[str, Any] = ON) -> str:
     return str(json.loads(done.stdout)["user_limits"])
 
 
-def lines(shell: Shell, path: str) -> list[str]:
-    return shell.path(path).read_text().splitlines()
-
-
 def test_users_have_the_limits_of_the_config_and_daemons_and_the_managers_do_not(shell: Shell) -> None:
     assert run(shell) == "none"
     expected = ["MemoryMax=50%", "MemorySwapMax=0", "TasksMax=4096", "CPUWeight=100", "CPUQuota=300%"]
@@ -68,7 +63,7 @@ def test_users_have_the_limits_of_the_config_and_daemons_and_the_managers_do_not
         ("user-1000.slice.d/tailrack", manager),
         ("slurmctld.service.d/tailrack-protect", ["[Service]", "MemoryMin=3%", "OOMScoreAdjust=-900"]),
     ):
-        assert lines(shell, f"{UNITS}/{unit}.conf")[1:] == its_lines, unit
+        assert shell.path(f"{UNITS}/{unit}.conf").read_text().splitlines()[1:] == its_lines, unit
     assert shell.path("/proc/4711/oom_score_adj").read_text() == "-900"
     assert [call for call in shell.calls if "restart" in call] == []
     for unit in ("system.slice", "user.slice"):
