@@ -37,7 +37,7 @@ class Step:
     foreign: list[str] = field(default_factory=list)
     results: dict[str, Any] = field(default_factory=dict)
     at_end: list[Callable[[], None]] = field(default_factory=list)
-    later: list[Callable[[], None]] = field(default_factory=list)
+    later: list[Callable[[], object]] = field(default_factory=list)
     record: Record | None = None
     perform: Callable[[str, Mapping[str, Any]], None] = lambda action, values: None
     _lock: Lock | None = None

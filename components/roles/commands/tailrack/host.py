@@ -11,8 +11,8 @@ COMMAND = "/usr/local/bin/tailrack"
 
 
 def services(step: Step) -> None:
-    """Compile the modules that root has not imported: users run them, and only root can write the compiled files."""
-    compileall.compile_dir(str(ROOT), quiet=2)
+    """At the end of the step, compile the modules that root has not imported: users run them but cannot write there."""
+    step.later.append(lambda: compileall.compile_dir(str(ROOT), quiet=2))
 
 
 login = services

@@ -14,7 +14,7 @@ from components.node.systemd import enable, reload, reload_later
 from tests.unit.shell import Shell
 
 
-def calls(shell: Shell, change: Callable[[], None], systemd: str = "") -> list[str]:
+def calls(shell: Shell, change: Callable[[], object], systemd: str = "") -> list[str]:
     """What is asked of a played systemd that changes something."""
     shell.stub("systemctl", systemd)
     with shell.here():
