@@ -8,9 +8,9 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 49_997,
+    "lines of code": 49_996,
     "Python files in components/": 328,
-    "lines of code in tests/": 51_656,
+    "lines of code in tests/": 51_655,
     "lines of bash": 1_716,
     "units": 25,
     "timers": 3,
