@@ -7,10 +7,11 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from cli.pulumi.workspace import PROJECT, ROOT
+from cli.pulumi.workspace import ROOT
+from components.roles.role import folder_of
 
 FOLDER = ROOT / "cache" / "mlflow-wheels"
-LIST = PROJECT / "components" / "roles" / "mlflow" / "lock" / "requirements.txt"
+LIST = folder_of("mlflow") / "lock" / "requirements.txt"
 # Of the lab's machines, Debian 13.
 PYTHON = "3.13"
 SYSTEMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux_2_5_x86_64")
