@@ -136,7 +136,7 @@ def _exists(client: docker.DockerClient, tag: str) -> bool:
     return True
 
 
-def _build_control(client: docker.DockerClient, tag: str, built: programs.Binaries, cache: Path) -> None:
+def _build_control(client: docker.DockerClient, tag: str, built: programs.Programs, cache: Path) -> None:
     with tempfile.TemporaryDirectory(dir=cache, prefix="control-") as context:
         shutil.copy(built.control, Path(context) / "control")
         (Path(context) / "Dockerfile").write_text(CONTROL_DOCKERFILE)
@@ -163,7 +163,7 @@ def install_packages(client: docker.DockerClient, cache: Path, of: Distribution 
 
 
 def _build_node(
-    client: docker.DockerClient, tag: str, packages: str, helper: str, built: programs.Binaries, cache: Path
+    client: docker.DockerClient, tag: str, packages: str, helper: str, built: programs.Programs, cache: Path
 ) -> None:
     with tempfile.TemporaryDirectory(dir=cache, prefix="node-") as context:
         for file in IMAGE_FOLDER.iterdir():
@@ -183,7 +183,7 @@ def _build_profile(client: docker.DockerClient, tag: str, images: Images, cache:
         _build(client, tag, Path(context), arguments={"BASE": images.bare, **_profile_arguments()})
 
 
-def _build_pod(client: docker.DockerClient, tag: str, built: programs.Binaries, cache: Path) -> None:
+def _build_pod(client: docker.DockerClient, tag: str, built: programs.Programs, cache: Path) -> None:
     mirrors = debian.find_mirrors()
     base = debian.ensure_base(client, mirrors, cache)
     with tempfile.TemporaryDirectory(dir=cache, prefix="pod-") as context:

@@ -37,7 +37,7 @@ LEFT_OUT = (
 
 
 @dataclass(frozen=True)
-class Binaries:
+class Programs:
     """Where the files for the images lie on this machine."""
 
     tailscale: Path
@@ -62,7 +62,7 @@ def sources() -> list[Path]:
     return sorted(file for file in MODULE.glob("*.go") if not file.name.endswith("_test.go"))
 
 
-def ready(cache: Path = CACHE) -> Binaries:
+def ready(cache: Path = CACHE) -> Programs:
     """Return the programs, built if they are not there. Where another process builds them, it is waited for."""
     files = [*sources(), MODULE / "go.mod", MODULE / "go.sum", Path(__file__)]
     folder = cache / f"go-{digest(files)}"
@@ -73,12 +73,12 @@ def ready(cache: Path = CACHE) -> Binaries:
             return build(folder)
 
 
-def build(folder: Path) -> Binaries:
+def build(folder: Path) -> Programs:
     """Build, or take from `folder` if they are there, the programs; every module is checked against go.sum.
 
     `folder` is named after a digest of the sources by the caller. Raises LabError when Go is missing or a build fails.
     """
-    built = Binaries(
+    built = Programs(
         tailscale=folder / "tailscale",
         tailscaled=folder / "tailscaled",
         unit=folder / "tailscaled.service",

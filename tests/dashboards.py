@@ -2,10 +2,9 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any, NamedTuple
 
-FOLDER = Path(__file__).parents[1] / "components/roles/monitoring/grafana/dashboards"
+from components.roles.monitoring.grafana.role import DASHBOARDS
 
 
 class Asked(NamedTuple):
@@ -18,7 +17,7 @@ class Asked(NamedTuple):
 
 def dashboards() -> dict[str, dict[str, Any]]:
     """Return each dashboard by the name of its file, without the ending."""
-    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(DASHBOARDS.glob("*.json"))}
 
 
 def every_expression() -> list[Asked]:

@@ -21,7 +21,7 @@ UNITS = "/etc/systemd/system"
 # A service that has run for this long after its start stays up, and the others get this long.
 _FRESH_SECONDS, _SETTLE_SECONDS = 2, 10
 _PROPERTIES = ("Id", "Restart", "SubState", "NRestarts", "ActiveEnterTimestampMonotonic")
-# It exists while a reload is needed, and after a step that was cut off before.
+# It exists while a reload is needed, also if a step was cut off before its reload.
 _UNREAD = f"{PRIVATE}/units-unread"
 _UNUSUAL = re.compile(r"[^A-Za-z0-9:_.]")
 

@@ -80,12 +80,12 @@ def stack_tailnet(
     kind = tailnet_kind(settings, sites)
     if kind == TAILSCALE:
         try:
-            network = import_module("stacks.tailnet.auth_keys")
+            auth_keys = import_module("stacks.tailnet.auth_keys")
         except ModuleNotFoundError as error:
             if error.name != "pulumi_tailscale":
                 raise
             raise pulumi.RunError(_MISSING.format(stack=stack)) from None
-        tailnet = network.TailscaleNetwork(settings, name, ports(roles), tag=tag, ephemeral=ephemeral, pods=pods)
+        tailnet = auth_keys.TailscaleNetwork(settings, name, ports(roles), tag=tag, ephemeral=ephemeral, pods=pods)
         return StackTailnet(tailnet.access, tailnet.policy)
     if pods and (warning := warning_of_pods(kind)):
         pulumi.log.warn(warning)

@@ -118,7 +118,7 @@ cp source/spank_pyxis.so "$kind/"
 gcc -O2 -static -o "$kind/slurmstepd" slurmstepd.c
 (cd "$kind" && sha256sum spank_pyxis.so slurmstepd >SHA256SUMS)
 """
-"""As components/roles/containers/enroot_pyxis/install.sh does it."""
+"""As components/roles/containers/enroot_pyxis/plugin.py does it."""
 
 BUILD = """apt-get update && apt-get install -y --no-install-recommends g++ make libopenmpi-dev python3-pip
 printf '#!/bin/sh\\necho %s\\n' "$GPU" >/usr/local/bin/nvidia-smi && chmod 755 /usr/local/bin/nvidia-smi

@@ -10,7 +10,7 @@ PROJECT = Path(__file__).parents[3]
 MOST = {
     "lines of code": 49_996,
     "Python files in components/": 328,
-    "lines of code in tests/": 51_655,
+    "lines of code in tests/": 51_654,
     "lines of bash": 1_716,
     "units": 25,
     "timers": 3,

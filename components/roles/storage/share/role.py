@@ -43,7 +43,7 @@ def role(settings: ClusterSettings) -> Role:
                 *(replace(file, text=file.text.replace("Unit=", watched)) for file in units),
             )
         },
-        # systemd loses what a path unit watches while it reads its units again. Machines without the program skip this.
+        # A path unit misses changes while systemd reads its units again. Machines without the program skip the task.
         tasks={"machine": (Task("close-share", (f"/usr/local/sbin/{PROGRAM}", "close")),)},
         facts={
             "check": {"kernel_nfs_server": truth, "open_ports": list_of(whole(1, 65535))},
