@@ -51,6 +51,7 @@ def _definitions() -> dict[str, Any]:
         properties = {name.removeprefix(ROOT): value for name, value in stack["properties"].items()}
         required = [name for key in stack["required"] if (name := key.removeprefix(ROOT)) not in ELSEWHERE[section]]
         sections[section] = {"properties": properties, "required": required}
+        properties["sites"] = {**properties["sites"], "items": {"$ref": "Site"}}
     for section, keys in ELSEWHERE.items():
         for name in keys:
             del sections[section]["properties"][name]

@@ -73,7 +73,8 @@ async def rentals(
     if not elastic and not any(node.compute for node in kept):
         raise pulumi.RunError("no cloud has a machine for any node now; nothing was changed; run `make up` again later")
     places = {site.name for site in sites} if elastic else {node.site for node in kept}
-    by_kind = {site.kind: Rental(keys[site.kind], present.lost, config.currency, present.moved) for site in sites}
+    kinds: list[str] = [site.kind for site in sites]
+    by_kind = {kind: Rental(keys[kind], present.lost, config.currency, present.moved) for kind in kinds}
     return Rentals([site for site in config.sites if site.name in places or site not in sites], kept, by_kind)
 
 

@@ -74,7 +74,9 @@ class Key:
     help: Help
     description: str
     secret: bool  # no message shows its value, and no other stack gets it
-    section: type[Section] | None  # the model of its mapping, or of each mapping in its list
+    # The models of its mapping, or of each mapping in its list, by the value of their discriminator: "" without one.
+    sections: Mapping[str, type[Section]]
+    discriminator: str  # the key that tells these models apart
     many: bool  # holds a list of mappings
 
     def remedy(self, path: str) -> str:
@@ -92,10 +94,12 @@ def _key(name: str, info: FieldInfo) -> Key:
     annotation: Any = info.annotation
     many = get_origin(annotation) is tuple
     # For an optional section, `Model | None`, this finds the model.
-    items = [one for one in get_args(annotation) or (annotation,) if isinstance(one, type) and issubclass(one, Section)]
-    section = items[0] if items else None
+    bases, metadata = _parts(get_args(annotation)[0] if many else annotation, [])
+    models = [base for base in bases if isinstance(base, type) and issubclass(base, Section)]
+    by = next((item.discriminator for item in metadata if getattr(item, "discriminator", None)), "")
+    sections = {tag: one for one in models for tag in (get_args(one.model_fields[by].annotation) if by else [by])}
     description, secret = " ".join((info.description or "").split()), _holds_a_secret(annotation)
-    return Key(info, _words(name, info, secret), description, secret, section, many and section is not None)
+    return Key(info, _words(name, info, secret), description, secret, sections, by, many and bool(models))
 
 
 def _holds_a_secret(annotation: Any) -> bool:
@@ -156,7 +160,7 @@ def located(section: Section, path: str) -> Iterator[tuple[Section, str]]:
     """Yield a section and all sections in it, each with its path."""
     yield section, path
     for name, key in keys_of(type(section)).items():
-        value = getattr(section, name) if key.section else None
+        value = getattr(section, name) if key.sections else None
         if isinstance(value, Section):
             yield from located(value, child_path(path, name))
         for index, item in enumerate(value or () if key.many else ()):

@@ -26,7 +26,7 @@ def shape(model: type[Section]) -> str:
 
 def _kinds(model: type[Section]) -> list[Any]:
     keys = sorted(keys_of(model).items())
-    return [(name, str(key.info.annotation), _kinds(key.section) if key.section else []) for name, key in keys]
+    return [(name, str(key.info.annotation), [*map(_kinds, key.sections.values())]) for name, key in keys]
 
 
 def to_plain(section: Section, model: type[Section]) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def to_plain(section: Section, model: type[Section]) -> dict[str, Any]:
     section = section.for_export()
     values = {}
     for name, key in keys_of(model).items():
-        items = keys_of(key.section).values() if key.section and key.many else ()
+        items = [item for one in key.sections.values() if key.many for item in keys_of(one).values()]
         if not key.secret and not any(item.secret and item.info.is_required() for item in items):
             values[name] = _plain(getattr(section, name))
     return values

@@ -16,7 +16,7 @@ from components.roles.slurm.slurm.slurm_conf import refused_keys
 from components.settings.problems import ROOT, ConfigError, Report, shown
 from components.settings.types import word_set
 from stacks.config.checks import check
-from stacks.config.model import POOL, PoolConfig, StackConfig
+from stacks.config.model import POOL, AnyConfig, PoolConfig, StackConfig
 from stacks.config.pods import check_pods
 from stacks.config.reader import read
 from stacks.sites import KINDS
@@ -40,7 +40,7 @@ def load(
     base_dir: Path,
     warn: Callable[[str], object] = lambda warning: None,
     other_stacks: Mapping[str, OtherStack] | None = None,
-) -> StackConfig | PoolConfig:
+) -> AnyConfig:
     """Return the checked config of a stack, from Pulumi's config: text by `tailrack:<key>`, and the secret keys.
 
     Relative paths start at `base_dir`, the folder of Pulumi.<stack>.yaml. `warn` gets each warning. `other_stacks` has
@@ -82,9 +82,7 @@ def parse(
     return _checked(raw, model, base_dir, Report(frozenset(secret_keys)))
 
 
-def _checked(
-    raw: Mapping[str, object], model: type[StackConfig | PoolConfig], base_dir: Path, report: Report
-) -> StackConfig | PoolConfig:
+def _checked(raw: Mapping[str, object], model: type[AnyConfig], base_dir: Path, report: Report) -> AnyConfig:
     # Pulumi passes a section without a value as an empty text (from version 4 on, as null).
     sections = {key: None if value == "" else value for key, value in raw.items()}
     config = read(model, sections, base_dir, report)

@@ -10,13 +10,13 @@ from components.settings.problems import ROOT, Report, Stack, show_name
 from components.settings.rules import check_known, check_secrets, check_unique
 from components.settings.section import Section, located
 from components.settings.types import GPUS_FOUND
-from stacks.config.model import NO_HEAD, PoolConfig, StackConfig
+from stacks.config.model import NO_HEAD, AnyConfig, PoolConfig, StackConfig
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
 from stacks.sites.rented.model import check_api_keys
 
 
-def check(config: StackConfig | PoolConfig, report: Report) -> None:
+def check(config: AnyConfig, report: Report) -> None:
     """Report every conflict between values of the config."""
     nodes, head = (config.all_nodes(), NO_HEAD) if isinstance(config, PoolConfig) else (config.nodes(), config.head)
     if len(nodes) > MAX_NODE_COUNT:
@@ -58,14 +58,14 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
         section.check(stack, report)
 
 
-def _place_of(config: StackConfig | PoolConfig, node: NodeSpec, report: Report) -> str:
+def _place_of(config: AnyConfig, node: NodeSpec, report: Report) -> str:
     """Return the path of the name that makes a node: of a pool, a host, or the head node."""
     if node.source is not None:
         return report.at(node.source, "name")
     return report.at(config.head, "name") if isinstance(config, StackConfig) else ROOT
 
 
-def _check_duplicate_nodes(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec], report: Report) -> None:
+def _check_duplicate_nodes(config: AnyConfig, nodes: Sequence[NodeSpec], report: Report) -> None:
     first: dict[str, NodeSpec] = {}
     duplicates: dict[tuple[str, str], list[str]] = {}
     twice = len({site.name for site in config.sites}) < len(config.sites)
@@ -82,7 +82,7 @@ def _check_duplicate_nodes(config: StackConfig | PoolConfig, nodes: Sequence[Nod
         report.add(path, problem, "Slurm would drain one of the two", "rename one of them")
 
 
-def _check_logins(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec], report: Report) -> None:
+def _check_logins(config: AnyConfig, nodes: Sequence[NodeSpec], report: Report) -> None:
     """Report log-in nodes that cannot be any, or whose GPUs no job could use."""
     for node in nodes:
         if not node.login or node.source is None:
@@ -98,7 +98,7 @@ def _check_logins(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec], r
                 report.add((node.source, "login"), f"is true for {problem}", breaks, fix)
 
 
-def _check_partitions(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec], report: Report) -> None:
+def _check_partitions(config: AnyConfig, nodes: Sequence[NodeSpec], report: Report) -> None:
     # `all` is not among these, because no name may be `all`.
     names = {GPUS_FOUND: "the partition of nodes whose GPUs the config does not name"}
     names |= {node.gpu.kind: f"the partition of the {node.gpu.kind} GPUs" for node in nodes if node.gpu}

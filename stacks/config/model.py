@@ -16,7 +16,7 @@ from components.settings.money import DEFAULT_CURRENCY, Currency
 from components.settings.section import Help, key
 from components.settings.types import Whole
 from stacks.config.allow import Allow
-from stacks.sites import KINDS
+from stacks.sites import KINDS, AnySite
 from stacks.sites.kind import NodeSpec, Site
 from stacks.sites.rented.model import ApiKeys
 from stacks.stack_name import StackName
@@ -26,7 +26,7 @@ CLUSTER, POOL = "cluster", "pool"  # kinds of stack
 # A pool has no head node; its name and site match nothing.
 NO_HEAD = Head.model_construct(name="", site="", compute=False)
 Sites = Annotated[
-    tuple[Site, ...],
+    tuple[AnySite, ...],
     Field(min_length=1, description="The sites with the machines."),
     Help(fix="write a site, as in Pulumi.dev.yaml"),
 ]
@@ -94,6 +94,9 @@ class PoolConfig(PoolSettings):
     def partitions(self) -> tuple[str, ...]:
         """Return the partitions of the pool's nodes: `all`, one per site, one per GPU kind."""
         return _partitions(self.sites, (), self.nodes())
+
+
+AnyConfig = StackConfig | PoolConfig
 
 
 def placeholders(

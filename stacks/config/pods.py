@@ -8,14 +8,14 @@ from components.roles.slurm.slurm.machine_keys import needs_cgroups
 from components.settings.network_names import AUTO
 from components.settings.problems import ROOT, Problem, Report
 from components.settings.section import Section
-from stacks.config.model import PoolConfig, StackConfig
+from stacks.config.model import AnyConfig, StackConfig
 from stacks.sites.kind import Site
 
 _PROGRAMS = ("prologslurmctld", "epilogslurmctld")
 _REMOVE = "remove it"
 
 
-def check_pods(config: StackConfig | PoolConfig, report: Report) -> None:
+def check_pods(config: AnyConfig, report: Report) -> None:
     """Report keys that name pods where they have no effect, and settings with which no pod works."""
     pods = [node for node in config.nodes() if node.pod]
     if not pods:
@@ -77,7 +77,7 @@ def _check_slurm(config: StackConfig, sites: set[str], report: Report) -> None:
             report.add(path, "is a key that tailrack sets itself in a stack with pods", breaks, _REMOVE)
 
 
-def _named(config: StackConfig | PoolConfig, report: Report) -> Iterator[tuple[str, str, str]]:
+def _named(config: AnyConfig, report: Report) -> Iterator[tuple[str, str, str]]:
     """Yield the places that name a site or a node: path, name, and why it cannot be one of pods."""
     measured, validation = "pods are not measured", config.validation
     lists: list[tuple[Section, str, Sequence[str], str]] = [

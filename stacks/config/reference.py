@@ -11,8 +11,6 @@ from components.settings.problems import ROOT, child_path, shown
 from components.settings.section import Key, Section, keys_of
 from components.validation.model import format_size
 from stacks.config.model import POOL, PoolConfig, StackConfig
-from stacks.sites import KINDS
-from stacks.sites.kind import Site
 
 
 def reference(wanted: str = "") -> str:
@@ -43,16 +41,14 @@ def _keys(model: type[Section], path: str) -> Iterator[tuple[str, Key]]:
     for name, key in keys_of(model).items():
         key_path = child_path(path, name)
         yield key_path, key
-        if key.section is Site:
-            for kind, site in KINDS.items():
-                yield from _keys(site.model, f"{key_path}[kind: {kind}]")
-        elif key.section is not None:
-            yield from _keys(key.section, f"{key_path}[]" if key.many else key_path)
+        for tag, section in key.sections.items():
+            place = f"[{key.discriminator}: {tag}]" if tag else "[]" * key.many
+            yield from _keys(section, key_path + place)
 
 
 def _entry(path: str, key: Key, model: type[Section]) -> str:
     default = "required" if key.info.is_required() else f"default: {_default(path, key)}"
-    if key.section and not key.many:
+    if key.sections and not key.many:
         default = "see its keys"
     kind = f" (a stack of kind {POOL})" if model is PoolConfig else ""
     fix = key.remedy(path.replace("[]", "[0]"))

@@ -14,11 +14,8 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from components.settings.problems import ROOT
 from components.settings.section import Section, keys_of
 from stacks.config.model import POOL, PoolConfig, StackConfig
-from stacks.sites import KINDS
-from stacks.sites.kind import Site
 
 FILE = "schema.json"
-_REF = "#/$defs/{model}"
 # As `pulumi config set --secret` writes a value.
 _SECRET: dict[str, Any] = {"type": "object", "properties": {"secure": {"type": "string"}}, "required": ["secure"]}
 _SECRET |= {"additionalProperties": False}
@@ -38,16 +35,12 @@ def text() -> str:
 
 def schema() -> dict[str, Any]:
     """Return the schema of the stack files of clusters and pools."""
-    models: list[type[Section]] = [StackConfig, PoolConfig, *(kind.model for kind in KINDS.values())]
-    refs, whole = models_json_schema(
-        [(model, "validation") for model in models], ref_template=_REF, schema_generator=_Untitled
-    )
+    models: list[type[Section]] = [StackConfig, PoolConfig]
+    _, whole = models_json_schema([(model, "validation") for model in models], schema_generator=_Untitled)
     definitions: dict[str, Any] = whole["$defs"]
-    of_model = {model: reference["$ref"].rpartition("/")[2] for (model, _), reference in refs.items()}
     for model in {*models, *(section for one in models for section in sections(one))}:
-        _allow_secrets(model, definitions[of_model.get(model, model.__name__)])
-    definitions[Site.__name__] = {"oneOf": [refs[kind.model, "validation"] for kind in KINDS.values()]}
-    kinds = [_stack_file(definitions.pop(of_model[model])) for model in (StackConfig, PoolConfig)]
+        _allow_secrets(model, definitions[model.__name__])
+    kinds = [_stack_file(definitions.pop(model.__name__)) for model in models]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -58,7 +51,7 @@ def schema() -> dict[str, Any]:
 
 def sections(model: type[Section]) -> set[type[Section]]:
     """Return all sections within a section."""
-    inside = {key.section for key in keys_of(model).values() if key.section and key.section is not Site}
+    inside = {section for key in keys_of(model).values() for section in key.sections.values()}
     return inside.union(*map(sections, inside))
 
 

@@ -21,7 +21,7 @@ def config(folder: Path, *others: Any, **site: Any) -> StackConfig:
 
 
 def hosts(folder: Path, **site: Any) -> list[HostConfig]:
-    return list(config(folder, **site).sites[0].hosts)  # type: ignore[attr-defined]
+    return list(config(folder, **site).sites[0].hosts)  # type: ignore[union-attr]
 
 
 def problems(folder: Path, **site: Any) -> list[str]:
