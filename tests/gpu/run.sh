@@ -29,7 +29,8 @@ cgroups=/sys/fs/cgroup
 [ -e $cgroups/cgroup.controllers ] || cgroups=/sys/fs/cgroup/unified
 own=$cgroups/tailrack-test
 mkdir -p $own
-# A run that was killed leaves the cgroups of its machines.
+# A run that was killed leaves its machines and their cgroups.
+echo 1 2>/dev/null >$own/cgroup.kill || :
 find "$own" -mindepth 1 -depth -type d -exec rmdir {} + 2>/dev/null || :
 # As many controllers for the machines as this one has free.
 read -ra controllers <$cgroups/cgroup.controllers || :
