@@ -35,6 +35,7 @@ JOINED = {
 CONNECTION = {"address": "host", "host_key": "host_key", "private_key": "private_key"}  # of a host, by key
 _PRIVATE_KEY = "the private key for the log-in, a secret; in place of `private_key_file`"
 _KINDS = {"type": "string", "description": "`hosts`: your own machines by SSH, or `local`: this machine"}
+_RECEIVERS = {"type": "string", "description": "How alerts are sent: `webhook`, `slack` or `mail`."}
 
 
 def camel(name: str) -> str:
@@ -43,7 +44,7 @@ def camel(name: str) -> str:
 
 
 def _definitions() -> dict[str, Any]:
-    """Return the config's sections by name. `Site` has the keys of all kinds that a program may use."""
+    """Return the config's sections by name. `Site` and `Receiver` have the keys of all kinds that a program may use."""
     whole = config_schema()
     sections: dict[str, Any] = whole["$defs"]
     for section, form in zip(STACKS.values(), ("else", "then"), strict=True):
@@ -56,8 +57,13 @@ def _definitions() -> dict[str, Any]:
         for name in keys:
             del sections[section]["properties"][name]
     sections["HostConfig"]["properties"]["private_key"] = {"writeOnly": True, "description": _PRIVATE_KEY}
-    local, hosts = (sections[name]["properties"] for name in ("LocalSite", "HostsSite"))
-    sections["Site"] = {"properties": {**local, **hosts, "kind": _KINDS}, "required": ["name", "kind"]}
+    sections["Monitoring"]["properties"]["receivers"]["items"] = {"$ref": "Receiver"}
+    for name, members, kind, required in (
+        ("Site", ("LocalSite", "HostsSite"), _KINDS, ["name", "kind"]),
+        ("Receiver", ("MailReceiver", "Webhook"), _RECEIVERS, ["kind"]),
+    ):
+        merged = {key: value for member in members for key, value in sections[member]["properties"].items()}
+        sections[name] = {"properties": {**merged, "kind": kind}, "required": required}
     return sections
 
 

@@ -70,18 +70,20 @@ def _report(model: type[Section], raw: Any, detail: ErrorDetails, report: Report
     inside: list[object] = []
     lacks: Mapping[str, tuple[str, str]] = {}
     sections: Mapping[str, type[Section]] = {}
+    tag = ""
     for part in detail["loc"]:
         if part in getattr(raw, "inherited", ()):
             return  # reported at the site
         if section is not None and part in (keys := keys_of(section)):
             lacks, key, path = getattr(raw, "lacks", {}), keys[str(part)], child_path(path, part)
-            sections, section = key.sections, None if key.many else key.sections.get("")
+            sections, section, tag = key.sections, None if key.many else key.sections.get(""), ""
             raw = raw.get(part) if isinstance(raw, Mapping) else None
         elif key is not None and key.many and isinstance(part, int):
             raw = raw[part] if isinstance(raw, Sequence) else None
             section, path = sections.get(""), getattr(raw, "place", child_path(path, part))
         elif section is None and part in sections:
-            section = sections[str(part)]
+            tag = str(part)
+            section = sections[tag]
         elif part != "[key]":
             inside.append(part)
             path = child_path(path, part)
@@ -93,7 +95,7 @@ def _report(model: type[Section], raw: Any, detail: ErrorDetails, report: Report
     if raw is UNREAD or kind == "default_factory_not_called" or too_few:
         return
     if kind in _UNKNOWN and section is not None:
-        _report_unknown(section, name, path, key, report)
+        _report_unknown(section, name, path, key if tag else None, tag, report)
     elif sections and kind in ("model_type", "model_attributes_type"):
         fix = f"write KEY: VALUE pairs of {', '.join(keys_of(section or next(iter(sections.values()))))}"
         report.add(path, f"{report.value(path, detail['input'])} is not a mapping", "", fix)
@@ -108,16 +110,16 @@ def _report(model: type[Section], raw: Any, detail: ErrorDetails, report: Report
         _report_invalid(key, detail, path, bool(inside), report)
 
 
-def _report_unknown(model: type[Section], key: str, path: str, parent: Key | None, report: Report) -> None:
+def _report_unknown(model: type[Section], key: str, path: str, union: Key | None, tag: str, report: Report) -> None:
     problem, breaks = "unknown key", "it would have no effect"
     fix: str | Callable[[], str] = partial(suggest, key, keys_of(model))
     others = paths_of(key)
     if model is PoolConfig and key in keys_of(StackConfig):
         problem, fix = "is a section of the cluster's stack", "remove it here"
         breaks = "the pool takes it from its cluster, so it would have no effect"
-    elif parent and (kinds := [tag for tag, section in parent.sections.items() if key in keys_of(section)]):
-        problem = f"is a key of another {parent.discriminator}"
-        fix = f"remove it, or write {parent.discriminator}: {' or '.join(kinds)}"
+    elif union and (kinds := [name for name, section in union.sections.items() if key in keys_of(section)]):
+        problem = f"is not a key of {union.discriminator} {tag}"
+        fix = f"remove it, or write {union.discriminator}: {' or '.join(kinds)}"
     elif model is StackConfig and key in keys_of(PoolConfig):
         fix = f"it belongs to a stack of kind {POOL}"
     elif 0 < len(others) <= _MOST_PATHS and not difflib.get_close_matches(key, keys_of(model), 1, 0.8):

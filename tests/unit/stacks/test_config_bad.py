@@ -260,7 +260,7 @@ def bad_cases() -> list[Bad]:
         *map(tuple, yaml.safe_load(BAD_CONFIGS.read_text(encoding="utf-8"))),
         # keys and kinds
         (pools("[{name: a, cuont: 2}]"), "sites[0].pools[0].cuont", "did you mean 'count'"),
-        (lab(hosts="[]"), "sites[0].hosts", "is a key of another kind", "remove it, or write kind: hosts"),
+        (lab(hosts="[]"), "sites[0].hosts", "is not a key of kind lab", "remove it, or write kind: hosts"),
         (pools("[a]"), "sites[0].pools[0]", "'a'", "not a mapping"),
         # accounting
         (pools("[]"), "sites", "no node runs jobs", "compute: true and accept_root_risk: true"),

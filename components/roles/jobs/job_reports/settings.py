@@ -1,35 +1,19 @@
 """The section `job_reports`: the mail server and the channels for reports about jobs, and users' own receivers."""
 
-from typing import Literal, Self
+from typing import Self
 
-from components.roles.monitoring.monitoring.settings import MailAccount, MailAddress, Smarthost, Url, check_slack_url
+from components.roles.monitoring.monitoring.settings import MailServer, Webhook
 from components.settings.problems import Report, Stack
 from components.settings.rules import check_unique
 from components.settings.section import Section, key
 from components.settings.types import PartitionName
 
 
-class MailServer(MailAccount):
-    """The server that sends mail about jobs."""
-
-    sender: MailAddress
-    """The sender's address."""
-    smarthost: Smarthost
-    """The mail server, as HOST:PORT; port 465 uses TLS from the start."""
-
-
-class Channel(Section):
+class Channel(Webhook):
     """A webhook or a Slack channel that users[].notify can name."""
 
     name: PartitionName
     """Its name, for `users[].notify`."""
-    kind: Literal["webhook", "slack"]
-    """`webhook` (the report is posted as JSON) or `slack`."""
-    url: Url
-    """The address that reports are posted to. It allows anyone to post there."""
-
-    def check(self, stack: Stack, report: Report) -> None:
-        check_slack_url(self, self.kind, self.url, "Slack would reject every report", report)
 
 
 class JobReports(Section):

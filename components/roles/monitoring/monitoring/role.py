@@ -15,7 +15,7 @@ from components.roles.monitoring.monitoring.alerting import UNIT as ALERTMANAGER
 from components.roles.monitoring.monitoring.figures import COLLECTORS
 from components.roles.monitoring.monitoring.host import EXPORTER_UNIT, MADE, figures_task
 from components.roles.monitoring.monitoring.prometheus import UNIT as PROMETHEUS_UNIT
-from components.roles.monitoring.monitoring.settings import Monitoring, Receiver
+from components.roles.monitoring.monitoring.settings import Monitoring, Receiver, Webhook
 from components.roles.program import launcher
 from components.roles.role import DYNAMIC, Holder, Role, template
 from components.settings.types import CROSS_SITE, NODE
@@ -145,8 +145,9 @@ def alertmanager_config(receivers: Sequence[Receiver], *, budget: bool = False) 
 
 def receiver_secrets(receivers: Sequence[Receiver]) -> str:
     """Return the secrets of receivers as lines `file text`."""
-    secrets = ((index, receiver.url or receiver.password) for index, receiver in enumerate(receivers))
-    return "\n".join(f"{_file_name(index)} {secret.get_secret_value()}" for index, secret in secrets if secret)
+    secrets = [receiver.url if isinstance(receiver, Webhook) else receiver.password for receiver in receivers]
+    named = [(_file_name(index), secret.get_secret_value()) for index, secret in enumerate(secrets) if secret]
+    return "\n".join(f"{name} {text}" for name, text in named)
 
 
 def _file_name(index: int) -> str:
@@ -154,10 +155,9 @@ def _file_name(index: int) -> str:
 
 
 def _receiver_config(receiver: Receiver, file: str) -> Mapping[str, Any]:
-    if receiver.kind == "webhook":
-        return {"url_file": file}
-    if receiver.kind == "slack":
-        return {"api_url_file": file, "title": _TITLE, "fallback": _TITLE, "text": _TEXT}
+    if isinstance(receiver, Webhook):
+        slack = {"api_url_file": file, "title": _TITLE, "fallback": _TITLE, "text": _TEXT}
+        return slack if receiver.kind == "slack" else {"url_file": file}
     account = {"auth_username": receiver.user, "auth_password_file": file} if receiver.user else {}
     return {
         "to": receiver.to,

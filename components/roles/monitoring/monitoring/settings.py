@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SecretStr
 
 from components.settings.problems import MASK, Report, Stack
-from components.settings.rules import check_both, check_kinds
+from components.settings.rules import check_both
 from components.settings.section import Help, Section, key
 from components.settings.types import HOST, Archive, Checksum, Port, Whole, full, must
 from components.settings.types import PORT as PORT_TEXT
@@ -29,9 +29,6 @@ PORT, EXPORTER_PORT, ALERTMANAGER_PORT = 9090, 9100, 9093
 # No braces in a mail address: Alertmanager would read them as a template.
 ADDRESS = rf"^[A-Za-z0-9._%+-]{{1,64}}@{HOST}$"
 _URL = rf"https?://([!-.0-?A-Z\[-~]{{1,200}}@)?{HOST}({PORT_TEXT})?([/?][!-~]{{0,2000}})?"
-# The kinds of the keys of receivers.
-_REQUIRED = {"url": ("webhook", "slack"), **dict.fromkeys(("to", "sender", "smarthost"), ("mail",))}
-_OPTIONAL = dict.fromkeys(("user", "password", "encrypted"), ("mail",))
 Url = Annotated[
     SecretStr,
     must(full(_URL), "is not an http:// or https:// address of plain characters, with a port from 1 to 65535 or none"),
@@ -67,33 +64,41 @@ class MailAccount(Section):
             report.add((self, "encrypted"), problem, breaks, "write true, or remove user and password")
 
 
-class Receiver(MailAccount):
-    """A receiver of alerts."""
+class MailServer(MailAccount):
+    """A mail server, and the sender of the messages that it gets."""
 
-    kind: Literal["webhook", "slack", "mail"]
-    """How alerts are sent: `webhook`, `slack` or `mail`."""
-    url: Url | None = None
-    """Webhook and slack, required: the address that alerts are posted to. It allows anyone to post there."""
-    to: MailAddress | None = None
-    """Mail only, required: the recipient's address."""
-    sender: MailAddress | None = None
-    """Mail only, required: the sender's address."""
-    smarthost: Smarthost | None = None
-    """Mail only, required: the mail server, as HOST:PORT."""
+    sender: MailAddress
+    """The sender's address."""
+    smarthost: Smarthost
+    """The mail server, as HOST:PORT; for reports about jobs, port 465 uses TLS from the start."""
+
+
+class MailReceiver(MailServer):
+    """A person who gets alerts by mail."""
+
+    kind: Literal["mail"]
+    """Send mail."""
+    to: MailAddress
+    """The recipient's address."""
+
+
+class Webhook(Section):
+    """An address that messages are posted to."""
+
+    kind: Literal["webhook", "slack"]
+    """`webhook` (the message is posted as JSON) or `slack`."""
+    url: Url
+    """The address. It allows anyone to post there."""
 
     def check(self, stack: Stack, report: Report) -> None:
-        super().check(stack, report)
-        breaks = "it would have no effect"
-        check_kinds(self, self.kind, _OPTIONAL, breaks, report)
-        check_kinds(self, self.kind, _REQUIRED, breaks, report, required="no one would get an alert")
-        check_slack_url(self, self.kind, self.url, "Slack would reject every alert", report)
+        if self.kind == "slack" and not self.url.get_secret_value().startswith("https://"):
+            problem, fix = f"{MASK} is not an https:// address", "copy the address of the incoming webhook"
+            report.add(
+                (self, "url"), problem, "Slack would reject every message", f"{fix}: https://hooks.slack.com/..."
+            )
 
 
-def check_slack_url(section: Section, kind: str, url: SecretStr | None, breaks: str, report: Report) -> None:
-    """Report an address of kind slack that is not https://, without showing it."""
-    if kind == "slack" and url is not None and not url.get_secret_value().startswith("https://"):
-        fix = "copy the address of the incoming webhook: https://hooks.slack.com/..."
-        report.add((section, "url"), f"{MASK} is not an https:// address", breaks, fix)
+Receiver = Webhook | MailReceiver
 
 
 class Monitoring(Section):
@@ -109,7 +114,7 @@ class Monitoring(Section):
     """Disk space on the head node for metrics, in GiB; when it is full, the oldest are deleted."""
     idle_hours: Whole = key(ge=1, le=8760, default=12)
     """Idle hours after which a node with a price (`price_per_hour`) raises an alert."""
-    receivers: tuple[Receiver, ...] = key(
+    receivers: tuple[Annotated[Receiver, Field(discriminator="kind")], ...] = key(
         fix='write [{kind: mail, to: a@b.org, sender: c@b.org, smarthost: "b.org:25"}], or slack or webhook', default=()
     )
     """Receivers of alerts, through Alertmanager; default: alerts are only shown."""

@@ -77,9 +77,9 @@ def test_only_the_services_step_contains_secrets_and_the_state_hides_them() -> N
 
 
 BAD: list[tuple[Mapping[str, object], str, str]] = [
-    ({"kind": "pager"}, "[0].kind", "'pager' is not webhook, slack or mail"),
+    ({"kind": "pager"}, "[0].kind", "'pager' is not a valid kind; write one of: mail, slack, webhook"),
     ({"url": "https://x.example"}, "[0].kind", "missing"),
-    ({"kind": "webhook"}, "[0].url", "is missing for kind webhook"),
+    ({"kind": "webhook"}, "[0].url", "missing; run: pulumi config set"),
     ({"kind": "slack"}, "[0].url", "run: pulumi config set --path --secret 'tailrack:monitoring.receivers[0].url'"),
     ({"kind": "webhook", "url": "ftp://x.example"}, "[0].url", "[secret] is not an http:// or https:// address"),
     ({"kind": "webhook", "url": "https://x.example/a b"}, "[0].url", "of plain characters"),
@@ -88,7 +88,7 @@ BAD: list[tuple[Mapping[str, object], str, str]] = [
     ({"kind": "slack", "url": "http://hooks.slack.com/x"}, "[0].url", "[secret] is not an https:// address"),
     ({**HOOK, "to": "ops@example.org"}, "[0].to", "is not a key of kind webhook; it would have no effect; remove it"),
     ({**MAIL, "url": "https://x.example"}, "[0].url", "write kind: webhook or slack"),
-    ({"kind": "mail"}, "[0].smarthost", "is missing for kind mail; no one would get an alert; write"),
+    ({"kind": "mail"}, "[0].smarthost", "missing; write mail.example.org:587"),
     ({**RELAY, "to": "ops"}, "[0].to", "'ops' is not a mail address"),
     ({**RELAY, "to": "{{ .x }}@example.org"}, "[0].to", "is not a mail address"),
     ({**RELAY, "sender": "a@example.org\nBcc: b@example.org"}, "[0].sender", "is not a mail address"),
