@@ -1,4 +1,4 @@
-"""Read jobs from `scontrol show job --json`, and the parts of their AdminComment. Pure. For Slurm 22.05 and later."""
+"""Read jobs from `scontrol show job --json`, and the parts of their AdminComment. Pure. For Slurm 23.11 and later."""
 
 from __future__ import annotations
 
@@ -155,17 +155,16 @@ def read_jobs(text: str) -> list[Job]:
 
 def read_job(entry: Mapping[str, Any]) -> Job:
     """Read one entry of the list. Raise KeyError or IndexError without a number or a state."""
-    state = entry["job_state"]
-    flags = tuple(state if isinstance(state, list) else str(state).split("+"))
-    task = entry.get("array_task_id")
-    is_task = bool(task.get("set")) if isinstance(task, Mapping) else task is not None
+    flags, task, code = entry["job_state"], entry.get("array_task_id") or {}, entry.get("exit_code") or {}
     texts = {name: _text(entry, _KEYS.get(name, name)) for name in _TEXTS}
     numbers = {name: number(entry.get(_KEYS.get(name, name))) for name in _NUMBERS}
     others: dict[str, Any] = {
         "number": number(entry["job_id"]),
         "flags": (flags[0], *flags[1:]),  # raises IndexError without a state
-        "task": number(task) if is_task else None,
-        **{"status": _exit(entry, "return_code"), "signal": _exit(entry, "signal"), "allocated": _allocated(entry)},
+        "task": number(task) if task.get("set") else None,
+        "status": number(code.get("return_code")),
+        "signal": number((code.get("signal") or {}).get("id")),
+        "allocated": _allocated(entry),
         **{"requeues": entry.get("requeue") is True, "batch": entry.get("batch_flag") is True},
     }
     return Job(**{**texts, **numbers, **others})
@@ -183,20 +182,6 @@ def _allocated(entry: Mapping[str, Any]) -> str:
 def _text(entry: Mapping[str, Any], key: str) -> str:
     value = entry.get(key)
     return "" if value is None else str(value)
-
-
-def _exit(entry: Mapping[str, Any], part: str) -> int:
-    """Return a part of the exit code: an object since 23.02, a wait(2) status before."""
-    code = entry.get("exit_code")
-    if not isinstance(code, Mapping):
-        whole = number(code)
-        return whole >> 8 if part == "return_code" else whole & 0x7F
-    value = code.get(part)
-    if isinstance(value, Mapping) and "id" in value:
-        value = value["id"]
-    elif isinstance(value, Mapping) and "signal_id" in value:
-        value = value["signal_id"]
-    return number(value)
 
 
 def parts_of(admin_comment: str) -> dict[str, Any]:

@@ -126,10 +126,9 @@ def read_nodes(text: str) -> list[Node]:
 
 
 def _node(entry: Mapping[str, Any]) -> Node:
-    state = entry["state"] or "UNKNOWN"
     return Node(
         str(entry["name"]),
-        frozenset(state if isinstance(state, list) else str(state).split("+")),
+        frozenset(entry["state"] or ("UNKNOWN",)),
         str(entry.get("reason") or ""),
         str(entry.get("reason_set_by_user") or ""),
         number(entry.get("reason_changed_at")),
@@ -148,11 +147,11 @@ def _node(entry: Mapping[str, Any]) -> Node:
 
 
 def _names(value: Any) -> frozenset[str]:
-    return frozenset(map(str, value) if isinstance(value, list) else filter(None, str(value or "").split(",")))
+    return frozenset(map(str, value or ()))
 
 
 def number(value: Any) -> int:
-    """Return a number, 0 without one. 22.05 prints it plain, 23.02 and later as an object that may be unset."""
+    """Return a number, 0 without one. Slurm prints some plain, and others as an object that may be unset."""
     if isinstance(value, Mapping):
         return int(value["number"]) if value.get("set") and not value.get("infinite") else 0
     return int(value or 0)
