@@ -12,11 +12,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from components.validation.figures import LARGEST_SPREAD_OF_SOCKETS, largest_spread
-from components.validation.preflight.drain import DEEP_PREFIX
-from components.validation.preflight.findings import Finding
+from components.validation.preflight.drain import DEEP_PREFIX, as_reason
+from components.validation.preflight.findings import Finding, plain
 from components.validation.verdict import Result
 
-MOST_CHARACTERS = 250
 # Numbers differ from check to check.
 _NUMBER = re.compile(r"[0-9][0-9.]*")
 JOINED, CHECKED = "when it joined", "when it was first checked"
@@ -144,10 +143,8 @@ def remembered(outcome: Measured, record: Record, due: float) -> Record:
 
 
 def reason(evidence: str) -> str:
-    """Return the reason of a drain, without characters that Slurm's files and tools cannot keep."""
-    text = DEEP_PREFIX + "".join(letter if letter.isprintable() else " " for letter in evidence)
-    text = text.replace('"', "'").replace("\\", "/")
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
+    """Return the reason of a drain."""
+    return as_reason(DEEP_PREFIX + plain(evidence))
 
 
 def shown(gb_per_s: float) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from components.slurm_commands.nodes import Node
 from components.validation.preflight.findings import Finding
 from components.validation.preflight.node import PROFILING, VERSIONS
 
@@ -61,17 +62,6 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Slurm:
-    """The node's drain in Slurm, and its comment."""
-
-    drained: bool
-    reason: str = ""
-    by: str = ""
-    at: int = 0
-    comment: str = ""
-
-
-@dataclass(frozen=True)
 class Decision:
     """action      `drain` with a reason, `resume`, or `` for no command to Slurm
     memory      the new memory; a drain's time is unknown until Slurm reports it
@@ -95,6 +85,11 @@ def reason_of(errors: Sequence[Finding]) -> str:
     text = f"{HEALTH_PREFIX}{first['check']}: {first['seen']}"
     text += f" (and {more} more)" if more else ""
     text += f"; next: {first['remedy']}" if first["remedy"] else ""
+    return as_reason(text)
+
+
+def as_reason(text: str) -> str:
+    """Return a text as the reason of a drain."""
     return _short(_as_slurm_keeps(text), MOST_CHARACTERS)
 
 
@@ -116,15 +111,14 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def is_own(slurm: Slurm, drain: Drain | None) -> bool:
-    return drain is not None and slurm.drained and (slurm.reason, slurm.at) == (drain.reason, drain.at)
+def is_own(slurm: Node, drain: Drain | None) -> bool:
+    return drain is not None and slurm.drained and (slurm.reason, slurm.since) == (drain.reason, drain.at)
 
 
-def decide(
-    findings: Sequence[Finding], slurm: Slurm, memory: Memory, during: str, *, instead: bool = False
-) -> Decision:
+def decide(findings: Sequence[Finding], slurm: Node, memory: Memory, during: str, *, instead: bool = False) -> Decision:
     """Return the next action.
 
+    slurm     the node as slurmctld has it
     during    identifies the boot and the run of slurmd
     instead   whether the reason may replace Slurm's own, because Slurm drained the node for these errors
     """
@@ -135,7 +129,7 @@ def decide(
     # On shutdown, tailrack-shutdown (role slurm) sets the node down with the same reason, at another second.
     shut_down = drain is not None and slurm.drained and slurm.reason == drain.reason and drain.during != during
     if drain is not None and (shut_down or is_own(slurm, drain)):
-        drain = drain._replace(at=slurm.at, during=during)
+        drain = drain._replace(at=slurm.since, during=during)
     elif drain is not None:
         # The drain was removed or replaced. A person who resumes the node despite these errors accepts them; but a
         # restarted node resumes without a person, and a node that slurmd registered again has lost its drain.
@@ -144,7 +138,7 @@ def decide(
         drain = None
     bad = [item for item in errors if cause(item) not in accepted]
     if not bad:
-        return Decision("resume" if drain else "", Memory(None, frozenset(), frozenset(accepted)))
+        return Decision("resume" if drain else "", Memory(accepted=frozenset(accepted)))
     causes = frozenset(map(cause, bad))
     others = slurm.drained and drain is None and not (instead and slurm.by == "slurm")
     if others or (drain is not None and causes == memory.causes):

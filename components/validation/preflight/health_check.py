@@ -22,14 +22,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from components.slurm_commands import slurm as slurm_commands
+from components.slurm_commands.nodes import Node as SlurmNode
 from components.slurm_commands.nodes import read_nodes
 from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight import drain
-from components.validation.preflight.drain import Memory, Slurm, cause, decide, new_comment
+from components.validation.preflight.drain import Memory, cause, decide, new_comment
 from components.validation.preflight.findings import Finding, plain
 from components.validation.preflight.node_checks import Node, findings, load, save, text_of, verdict
 from components.validation.preflight.storage import MOUNT, SHARE
@@ -56,13 +58,12 @@ def scontrol(*arguments: str) -> str | None:
         return None
 
 
-def slurm_of(name: str, run_scontrol: Scontrol) -> Slurm | None:
-    """Return the node's state in Slurm; None if slurmctld does not answer or does not know the node."""
+def slurm_of(name: str, run_scontrol: Scontrol) -> SlurmNode | None:
+    """Return the node as slurmctld has it; None if it does not answer or does not know the node."""
     try:
-        node, *_ = read_nodes(run_scontrol("show", "node", name, "--json") or "")
+        return next(iter(read_nodes(run_scontrol("show", "node", name, "--json") or "")), None)
     except ValueError:
         return None
-    return Slurm("DRAIN" in node.flags, node.reason, node.by, node.since, node.comment)
 
 
 def run_of_slurmd(node: Node) -> str:
@@ -89,7 +90,9 @@ def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: 
     slurm = slurm_of(name, run_scontrol)
     memory = read_or_default(Memory, load(memory_file))
     # If slurmctld does not answer, assume no change.
-    unchanged = Slurm(True, memory.own.reason, "", memory.own.at) if memory.own else Slurm(False)
+    unchanged = SlurmNode(name, frozenset())
+    if memory.own:
+        unchanged = replace(unchanged, flags=frozenset({"DRAIN"}), reason=memory.own.reason, since=memory.own.at)
     decision = decide(items, slurm or unchanged, memory, f"{node.boot_id} {run_of_slurmd(node)}", instead=instead)
     _show_unhealthy(node, decision.unhealthy)
     if slurm is None:
@@ -107,13 +110,10 @@ def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: 
         drained = slurm_of(name, run_scontrol)
         if drained is None or memory_after.own is None or drained.reason != memory_after.own.reason:
             # The drain's owner is unclear from now on, so only a person removes it.
-            memory_after = Memory(None, frozenset(), memory_after.accepted)
+            memory_after = Memory(accepted=memory_after.accepted)
         else:
-            memory_after = Memory(
-                memory_after.own._replace(reason=drained.reason, at=drained.at),
-                memory_after.causes,
-                memory_after.accepted,
-            )
+            own = memory_after.own._replace(reason=drained.reason, at=drained.since)
+            memory_after = replace(memory_after, own=own)
     elif decision.action == "resume":
         sys.stdout.write("no errors are left: resuming the node\n")
         # Unlike `resume`, it changes only the drain.
@@ -123,7 +123,7 @@ def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: 
         save(memory_file, memory_after.plain())
 
 
-def comment_on(items: Iterable[Finding], name: str, slurm: Slurm | None, run_scontrol: Scontrol) -> None:
+def comment_on(items: Iterable[Finding], name: str, slurm: SlurmNode | None, run_scontrol: Scontrol) -> None:
     """Give the node the comment for its findings, if it has another one."""
     if slurm is not None and (comment := new_comment(items, slurm.comment)) is not None:
         run_scontrol("update", f"nodename={name}", f"comment={comment}")

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from components.slurm_commands.nodes import Node as SlurmNode
 from components.validation.preflight import drain, health_check
-from components.validation.preflight.drain import Drain, Memory, Slurm, cause, decide
+from components.validation.preflight.drain import Drain, Memory, cause, decide
 from components.validation.preflight.findings import Finding, finding
 from components.validation.preflight.node_checks import Node
 from components.validation.untrusted import read_or_default
@@ -16,15 +17,15 @@ from components.validation.untrusted import read_or_default
 DISK = finding("error", "disk", "/scratch is full: 0.4 GiB of 8.0 GiB are free", "make room")
 XID = finding("error", "Xid", 'GPU 0000:18:00.0: Xid 79: "lost"', "restart the node")
 UNJUDGED = finding("info", "GPU count", "UNJUDGED: no driver")
-FREE = Slurm(False)
+FREE = SlurmNode("a1", frozenset())
 OWN = Drain("health: disk: x", 100, "boot-1")
 
 
-def drained(reason: str = OWN.reason, at: int = OWN.at, by: str = "root") -> Slurm:
-    return Slurm(True, reason, by, at)
+def drained(reason: str = OWN.reason, at: int = OWN.at, by: str = "root") -> SlurmNode:
+    return SlurmNode("a1", frozenset({"DRAIN"}), reason, by, at)
 
 
-def after(*found: Finding, slurm: Slurm = FREE, memory: Memory | None = None, boot: str = "boot-1") -> Any:
+def after(*found: Finding, slurm: SlurmNode = FREE, memory: Memory | None = None, boot: str = "boot-1") -> Any:
     return decide(found, slurm, memory or Memory(), boot)
 
 
@@ -46,7 +47,7 @@ def test_its_own_drain_is_its_own_after_a_shutdown_that_has_called_the_node_down
 
 
 @pytest.mark.parametrize("slurm", [drained(at=101), drained("ada: do not touch"), drained("health: disk: x ")])
-def test_a_drain_that_somebody_has_set_since_is_theirs_even_with_the_same_words(slurm: Slurm) -> None:
+def test_a_drain_that_somebody_has_set_since_is_theirs_even_with_the_same_words(slurm: SlurmNode) -> None:
     memory = Memory(OWN, frozenset({cause(DISK)}))
     done = after(slurm=slurm, memory=memory)
     assert (done.action, done.memory.own) == ("", None)
