@@ -14,11 +14,11 @@ from typing import Any
 from components.validation.fabric_facts import WORD as FABRIC
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.figures import read_figures, with_tables
-from components.validation.gpu_speed.reading import WORD as GPU_SPEED
 from components.validation.groups import Group, count, single_node_groups, site_groups, spanning_group
 from components.validation.job_files import MEASUREMENT, build_files, text_of
 from components.validation.model import JobReport, Measurement
 from components.validation.preflight.findings import WORD as PREFLIGHT
+from components.validation.preflight.gpu_health import WORD as GPU_SPEED
 from components.validation.results import Conditions, judge_group, judge_scope, needs_search, settings_json
 from components.validation.slow_nodes import LEAST_NODES, Groups, suspects
 from components.validation.slurm_jobs import REPEAT, Limits, Order, Refused, answer, run_jobs, say

@@ -1,5 +1,5 @@
 """Measure each GPU of a node, and compare it with its kind, with its neighbours and with its earlier figures.
 
-node.py is the job's program (job_files.py): it prints one line of readings (reading.py). judge.py compares them on the
-head node.
+node.py is the job's program (job_files.py): it prints one line of readings (preflight/gpu_health.py). judge.py
+compares them on the head node.
 """

@@ -18,8 +18,8 @@ from functools import cache
 from pkgutil import get_data
 from statistics import median
 
-from components.validation.gpu_speed.reading import Reading
 from components.validation.preflight.findings import Finding, finding, unjudged
+from components.validation.preflight.gpu_health import Reading
 
 CHECK = "GPU speed"
 # Parts of the compared figure: below `CLEAR` it is an error, below `SLOW` a warning; of the table, below `OF_KIND`.

@@ -20,9 +20,9 @@ from statistics import median
 from typing import Any, cast
 
 from components.validation.gpu_speed.one_gpu import measure
-from components.validation.gpu_speed.reading import MOST_CHARACTERS, Reading, line, read_states
 from components.validation.preflight import dcgm
-from components.validation.preflight.foreign import Used, used
+from components.validation.preflight.foreign import used
+from components.validation.preflight.gpu_health import MOST_CHARACTERS, Reading, line, read_states
 from components.validation.this_node import node_name, output_of
 
 LIMIT_SECONDS = 55
@@ -46,29 +46,23 @@ def readings(measure: Measure = measure) -> list[Reading]:
     end = time.monotonic() + LIMIT_SECONDS
     output = apart(query, _SMI_SECONDS + 1)
     states = read_states(output or "")
-    busy = {bus_of(gpu): gpu for gpu in apart_used()}
-    result = [_reading(state, measure, busy.get(state.bus), end) for state in states]
+    busy = apart(in_use, _SMI_SECONDS) or {}
+    result = [_reading(state, measure, busy.get(state.bus, ""), end) for state in states]
     slow = [number for number, reading in enumerate(result) if _is_slow(reading, result)]
     for number in slow:
         if end - time.monotonic() > _GPU_SECONDS / 2:
-            result[number] = _better(result[number], _reading(states[number], measure, None, end))
+            result[number] = _better(result[number], _reading(states[number], measure, "", end))
     return result
 
 
-def apart_used() -> list[Used]:
-    """Return the GPUs that other processes use; none if nvidia-smi does not say."""
-    rows = apart(lambda: [[gpu.bus, gpu.percent, gpu.mib, gpu.processes] for gpu in used() or []], _SMI_SECONDS)
-    return [Used(bus, percent, mib, tuple(processes)) for bus, percent, mib, processes in rows or []]
+def in_use() -> dict[str, str]:
+    """Return a sentence for each GPU that other processes use, by its address as sysfs has it."""
+    return {gpu.bus.lower()[-12:]: str(gpu) for gpu in used() or []}
 
 
-def bus_of(gpu: Used) -> str:
-    """Return the address in sysfs's form, from nvidia-smi's with a longer domain."""
-    return gpu.bus.lower()[-12:]
-
-
-def _reading(reading: Reading, measure: Measure, busy: Used | None, end: float) -> Reading:
+def _reading(reading: Reading, measure: Measure, busy: str, end: float) -> Reading:
     limit = min(_GPU_SECONDS, end - time.monotonic())
-    if busy is not None:
+    if busy:
         return replace(reading, doubts=(f"not measured: {busy}"[:MOST_CHARACTERS],))
     if limit < 1:
         return replace(reading, doubts=("not measured: the time for this node's GPUs is over",))

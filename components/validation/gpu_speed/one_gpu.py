@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from components.validation.gpu_speed.reading import read_states
+from components.validation.preflight.gpu_health import read_states
 
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 # More launches than this could wait for a free place in the driver's queue.

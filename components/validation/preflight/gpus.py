@@ -6,9 +6,18 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from xml.etree.ElementTree import Element
 
 from components.validation.preflight.findings import NO_ANSWER, CommandResult, Finding, finding, unjudged
-from components.validation.preflight.gpu_health import Gpu, Smi, read_smi
+from components.validation.preflight.gpu_health import (
+    TEXT,
+    Smi,
+    bus_of,
+    field,
+    memory_errors,
+    read_smi,
+    throttle_reasons,
+)
 
 COUNT, DRIVER, HEALTH, FABRIC = "GPU count", "GPU driver", "GPU health", "fabric manager"
 _MISSING = (
@@ -32,6 +41,22 @@ _BY_HARDWARE = {
     "hw_thermal_slowdown": "the GPU is too hot: check the node's fans, air flow and coolant",
     "hw_power_brake_slowdown": "the machine's power supply limits it: check power supplies and their cables",
 }
+_PENDING = {
+    "remapped_rows/remapped_row_pending": "row remap",
+    "retired_pages/pending_retirement": "page retirement",
+    "retired_pages/pending_blacklist": "page retirement",
+    "ecc_errors/channel_repair_pending": "channel repair",
+    "ecc_errors/tpc_repair_pending": "TPC repair",
+}
+_BROKEN = {
+    "remapped_rows/remapped_row_failure": "a row remap failed",
+    "ecc_errors/aggregate/sram_threshold_exceeded": "more SRAM errors than it is made for",
+    "ecc_errors/unrepairable_memory": "memory that cannot be repaired",
+}
+_NOTHING = {"none", "n/a", "not supported", "not available", ""}
+_WELL = {"healthy", "full", "false", "no"}
+# Texts in fields that the driver could not read from the GPU.
+_LOST = re.compile(r"\[?(?:GPU is lost|GPU requires (?:a )?reset|Unknown Error|ERR!)\]?", re.IGNORECASE)
 
 
 def check_gpus(result: CommandResult | None, promised: int) -> Iterator[Finding]:
@@ -101,11 +126,11 @@ def check_driver_count(promised: int, root: Path = Path("/")) -> Iterator[Findin
 
 
 def check_smi(smi: Smi, promised: int) -> Iterator[Finding]:
-    jobs = [gpu for gpu in smi.gpus if not gpu.display]
+    jobs = [gpu for gpu in smi.gpus if field(gpu, "display_active") != "Enabled"]
     if smi.driver:
         yield finding("info", DRIVER, smi.driver)
     if smi.whole and len(jobs) < promised:
-        buses = ", ".join(gpu.bus or "?" for gpu in jobs) or "none"
+        buses = ", ".join(bus_of(gpu) or "?" for gpu in jobs) or "none"
         yield finding(
             "error", COUNT, f"nvidia-smi shows {len(jobs)} of {promised} GPUs ({buses})",
             _MISSING,
@@ -114,50 +139,64 @@ def check_smi(smi: Smi, promised: int) -> Iterator[Finding]:
         yield from _check_gpu(gpu)
 
 
-def _check_gpu(gpu: Gpu) -> Iterator[Finding]:
-    where, reset = f"GPU {gpu.bus}", _RESET.format(bus=gpu.bus)
-    if gpu.mig:
+def _check_gpu(gpu: Element) -> Iterator[Finding]:
+    bus = bus_of(gpu)
+    where, reset = f"GPU {bus}", _RESET.format(bus=bus)
+    if field(gpu, "mig_mode/current_mig") == "Enabled":
         yield finding(
             "error", HEALTH, f"{where}: MIG is on, and NCCL uses at most one part of the GPU",
-            f"turn it off: 'nvidia-smi -i {gpu.bus} -mig 0' on the node",
+            f"turn it off: 'nvidia-smi -i {bus} -mig 0' on the node",
         )  # fmt: skip
-    for word in gpu.broken:
-        yield finding("error", HEALTH, f"{where}: {word}", "replace the GPU")
-    for word in gpu.pending:
-        yield finding("error", HEALTH, f"{where}: a {word} is pending", reset)
-    if gpu.uncorrectable:
-        seen = f"{where}: {gpu.uncorrectable} memory errors that ECC could not correct since the driver was loaded"
+    for path, word in _BROKEN.items():
+        if field(gpu, path) == "Yes":
+            yield finding("error", HEALTH, f"{where}: {word}", "replace the GPU")
+    for path, word in _PENDING.items():
+        if field(gpu, path) == "Yes":
+            yield finding("error", HEALTH, f"{where}: a {word} is pending", reset)
+    if new := memory_errors(gpu, "volatile"):
+        seen = f"{where}: {new} memory errors that ECC could not correct since the driver was loaded"
         yield finding("error", HEALTH, seen, reset)
-    elif gpu.uncorrectable_ever:
-        seen = f"{where}: {gpu.uncorrectable_ever} earlier memory errors that ECC could not correct, none of them new"
+    elif ever := memory_errors(gpu, "aggregate"):
+        seen = f"{where}: {ever} earlier memory errors that ECC could not correct, none of them new"
         yield finding("info", HEALTH, seen, "nothing to do unless the number grows")
-    if gpu.recovery and re.search(r"reset|reboot|drain|replace", gpu.recovery, re.IGNORECASE):
-        yield finding("error", HEALTH, f"{where}: its driver asks for {gpu.recovery!r}", reset)
-    elif gpu.recovery:
-        yield unjudged(HEALTH, f"{where}: its driver reports an unknown recovery action {gpu.recovery!r}", reset)
-    for word in gpu.lost:
+    recovery = field(gpu, "gpu_recovery_action") or ""
+    if re.search(r"reset|reboot|drain|replace", recovery, re.IGNORECASE):
+        yield finding("error", HEALTH, f"{where}: its driver asks for {recovery!r}", reset)
+    elif recovery.lower() not in _NOTHING and "deprecated" not in recovery:
+        yield unjudged(HEALTH, f"{where}: its driver reports an unknown recovery action {recovery!r}", reset)
+    for word in sorted({text for element in gpu.iter() if _LOST.fullmatch(text := (element.text or "").strip())}):
         severe = "lost" in word.lower() or "reset" in word.lower()
         yield finding("error" if severe else "warning", HEALTH, f"{where}: nvidia-smi reports {word!r}", reset)
-    for reason in gpu.throttled:
+    for reason in throttle_reasons(gpu):
         if reason in _BY_HARDWARE:
             yield finding("error", HEALTH, f"{where}: clocks are reduced by {reason}", _BY_HARDWARE[reason])
         else:
             yield finding("warning", HEALTH, f"{where}: clocks are reduced by {reason}", "check the node's cooling")
-    if gpu.fabric and not _registered(*gpu.fabric):
+    state, status = field(gpu, "fabric/state") or "", field(gpu, "fabric/status") or ""
+    if state.lower() not in _NOTHING and not _registered(state, status):
+        fabric = ", ".join(filter(None, (state, status)))
         yield finding(
-            "error", FABRIC, f"{where}: not registered with the NVLink fabric ({', '.join(filter(None, gpu.fabric))})",
+            "error", FABRIC, f"{where}: not registered with the NVLink fabric ({fabric})",
             "'systemctl restart nvidia-fabricmanager', and see its log; on a virtual machine it runs on the host",
         )  # fmt: skip
-    if gpu.health:
+    if unwell := dict(_not_well(gpu.find("fabric/health"))):
         # A GPU that is only partly unhealthy keeps working, but slower.
-        severely = {("summary", "unhealthy"), ("route_unhealthy", "true")} & {
-            (name, word.lower()) for name, word in gpu.health
-        }
-        states = ", ".join(f"{name.replace('_', ' ')} {word}" for name, word in gpu.health)
+        severely = (
+            unwell.get("summary", "").lower() == "unhealthy" or unwell.get("route_unhealthy", "").lower() == "true"
+        )
+        text = ", ".join(f"{name.replace('_', ' ')} {word}" for name, word in unwell.items())
         yield finding(
-            "error" if severely else "warning", FABRIC, f"{where}: its NVLink fabric is unhealthy: {states}",
+            "error" if severely else "warning", FABRIC, f"{where}: its NVLink fabric is unhealthy: {text}",
             f"see nvidia-fabricmanager's log and 'dmesg | grep -i sxid'; {reset}",
         )  # fmt: skip
+
+
+def _not_well(health: Element | None) -> Iterator[tuple[str, str]]:
+    for element in health if health is not None else ():
+        text = (element.text or "").strip()
+        # For partitions of a rack: a single machine has none and is healthy.
+        if element.tag != "partition_assigned" and text.lower() not in _NOTHING | _WELL and TEXT.fullmatch(text):
+            yield element.tag, text
 
 
 def _registered(state: str, status: str) -> bool:

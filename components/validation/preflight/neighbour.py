@@ -1,7 +1,8 @@
 """Send data to the next node of a ring over the cluster's own path, and compare the clocks.
 
-Every node sends 1 MiB to the next node and gets it back. If the nodes share a fabric, the same transfer runs over it,
-to the address in the neighbour's answer. Then perftest writes for some seconds from each RDMA port to the same port of
+Every node sends 1 MiB to the next node and gets it back: a path with a smaller MTU than its ends assume drops longer
+packets without an error, and pings pass. If the nodes share a fabric, the same transfer runs over it, to the address in
+the neighbour's answer. Then perftest writes for some seconds from each RDMA port to the same port of
 the next node. The previous node does so at the same time, because a port carries its full speed in both directions.
 perftest's servers listen at all addresses, because not every release can bind them to one. Their TCP ports are in
 srun's range, which the firewall opens on the tailnet and on loopback only, and without that connection no RDMA reaches
@@ -32,7 +33,6 @@ from dataclasses import dataclass
 from components.validation.preflight.adapters import Port
 from components.validation.preflight.findings import Finding, finding, unjudged
 from components.validation.this_node import output_of
-from components.validation.transfer import BYTES, STALL_SECONDS, give_back, there_and_back
 
 TRANSFER, CLOCK, SPEED = "MTU", "clock", "RDMA speed"
 PERFTEST = "ib_write_bw"
@@ -51,6 +51,9 @@ CONNECT_SECONDS = 2.0
 LAST_SECONDS = 60.0
 MOST_LINE = 512
 CLOCK_WARNING, CLOCK_ERROR = 1.0, 10.0
+BYTES = 2**20
+# Limit without any progress.
+STALL_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -311,3 +314,35 @@ def _measure(command: Sequence[str]) -> float | None:
             return float(averages[-1])
         time.sleep(1)  # the neighbour's server is starting
     return None
+
+
+def there_and_back(connection: socket.socket, data: bytes, deadline: float) -> bytes:
+    """Send data and return what came back, until a time of the monotonic clock."""
+    rest = memoryview(data)
+    with contextlib.suppress(OSError):
+        while rest:
+            _wait_until(connection, deadline)
+            rest = rest[connection.send(rest[: 2**16]) :]
+    return take(connection, len(data), deadline)
+
+
+def give_back(connection: socket.socket, deadline: float) -> None:
+    """Receive 1 MiB and send it back; send nothing if less arrives. Raises OSError if it cannot be sent."""
+    if len(data := take(connection, BYTES, deadline)) == BYTES:
+        connection.sendall(data)
+
+
+def take(connection: socket.socket, count: int, deadline: float) -> bytes:
+    """Return `count` bytes, or those that arrived before the transfer stalled."""
+    data = bytearray()
+    with contextlib.suppress(OSError):
+        while len(data) < count:
+            _wait_until(connection, deadline)
+            if not (more := connection.recv(min(count - len(data), 2**16))):
+                break
+            data += more
+    return bytes(data)
+
+
+def _wait_until(connection: socket.socket, deadline: float) -> None:
+    connection.settimeout(max(min(deadline - time.monotonic(), STALL_SECONDS), 1e-3))

@@ -37,7 +37,7 @@ from components.roles.network.fabric.networks import (
     pair_ports,
 )
 from components.settings.network_names import DEVICE, INTERFACE
-from components.validation.transfer import BYTES, give_back, take, there_and_back
+from components.validation.preflight.neighbour import BYTES, give_back, take, there_and_back
 from components.validation.untrusted import read
 
 # Ports at which a proof listens. They are above those that the kernel assigns to programs.

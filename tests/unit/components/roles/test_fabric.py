@@ -19,7 +19,7 @@ from components.roles.network.fabric.networks import FabricError, Thing
 from components.roles.network.fabric.proof import SilentError
 from components.roles.program import program
 from components.roles.slurm.slurm.folders import NODES
-from components.validation.transfer import BYTES
+from components.validation.preflight.neighbour import BYTES
 
 # What is at the end of each cable: interfaces with the same number are on one network.
 ETH0 = {"default_route": True, "speed": 10000, "rdma": False}

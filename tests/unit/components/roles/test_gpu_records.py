@@ -14,9 +14,9 @@ from components.roles.monitoring.health.gpu_records import GpuRecords, published
 from components.slurm_commands.nodes import Node
 from components.validation import measurement_run
 from components.validation.became_slow import Measured
-from components.validation.gpu_speed.reading import Reading, line
 from components.validation.preflight.drain import DEEP_PREFIX
 from components.validation.preflight.findings import finding
+from components.validation.preflight.gpu_health import Reading, line
 from tests.unit.components.roles.test_deep_check import IDLE, FakeSlurm, told
 from tests.unit.simulated_slurm import SimulatedSlurm
 

@@ -11,9 +11,9 @@ import pytest
 from components.validation.gpu_speed import node
 from components.validation.gpu_speed.judge import CHECK, judged
 from components.validation.gpu_speed.one_gpu import libraries
-from components.validation.gpu_speed.reading import Reading, read_lines, read_states
 from components.validation.preflight import dcgm
 from components.validation.preflight.foreign import Used
+from components.validation.preflight.gpu_health import Reading, read_lines, read_states
 from components.validation.untrusted import read
 from tests.unit.fake_nvidia_smi import gpu, xml
 

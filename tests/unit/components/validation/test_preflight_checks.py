@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from components.validation.preflight import adapters, findings, gpus, links, node, tailnet, xids
 from components.validation.preflight.adapters import Port
 from components.validation.preflight.findings import CommandResult, finding, health_of, line, read_health, read_lines
-from components.validation.preflight.gpu_health import read_smi
+from components.validation.preflight.gpu_health import bus_of, read_smi
 from tests.unit.fake_nvidia_smi import nvlink as fake_links
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "nvidia"
@@ -40,7 +40,7 @@ def texts(rows: Iterable[findings.Finding]) -> str:
 def test_a_healthy_gpu_gives_no_error_and_no_warning(name: str, bus: str, driver: str) -> None:
     smi = read_smi(REAL[name])
     assert smi is not None
-    assert (smi.driver, [each.bus for each in smi.gpus]) == (driver, [bus])
+    assert (smi.driver, [bus_of(each) for each in smi.gpus]) == (driver, [bus])
     found = list(gpus.check_gpus(CommandResult(0, REAL[name]), 1))
     assert [(each["severity"], each["check"], each["seen"]) for each in found] == [("info", "GPU driver", driver)]
 
@@ -329,7 +329,7 @@ def mutated(text: str, rng: random.Random) -> str:
 @pytest.mark.parametrize("name", REAL)
 def test_mutated_real_output_never_breaks_a_parser_and_never_invents_a_gpu(name: str) -> None:
     rng = random.Random(name)  # noqa: S311  the same mutations every time
-    addresses = {each.bus for text in REAL.values() if (smi := read_smi(text)) for each in smi.gpus}
+    addresses = {bus_of(each) for text in REAL.values() if (smi := read_smi(text)) for each in smi.gpus}
     for _ in range(400):
         text = REAL[name]
         for _ in range(rng.randrange(1, 4)):
@@ -339,4 +339,4 @@ def test_mutated_real_output_never_breaks_a_parser_and_never_invents_a_gpu(name:
         smi = read_smi(text)
         # A GPU that was cut off must not be counted as lost, or as healthy.
         assert smi is None or not smi.whole or "</nvidia_smi_log>" in text
-        assert smi is None or all(each.bus in addresses | {""} or each.bus in text.lower() for each in smi.gpus)
+        assert smi is None or all(bus_of(each) in addresses | {""} or bus_of(each) in text.lower() for each in smi.gpus)
