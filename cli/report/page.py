@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from cli.money.amounts import ClusterCosts
 from cli.output.terminal import lines
-from cli.report import chart, timeline
+from cli.report import chart
 from cli.report.facts import Scope, node_facts, pairs, scopes, separate_nodes, site_paths
 from cli.report.overall import judged, overall
 from cli.report.storage import NUMBERS as STORAGE_NUMBERS
@@ -74,21 +74,20 @@ def page(
         columns=COLUMNS,
         geometry=chart,
         histories=[card for card in of_scopes if card["history"]],
-        time=timeline,
         costs=costs,
         duration=duration,
     )
 
 
 def _card(scope: Scope) -> dict[str, Any]:
-    entries = timeline.history_of(scope.optional)
+    entries = chart.history_of(scope.optional)
     return {
         "about": scope,
         "rows": table_rows(scope.result),
         "chart": chart.chart(scope.result),
-        "history": timeline.timeline(entries),
-        "change": timeline.change(entries),
-        "measurements": timeline.measurements(entries),
+        "history": chart.timeline(entries),
+        "change": chart.change(entries),
+        "measurements": chart.measurements(entries),
     }
 
 

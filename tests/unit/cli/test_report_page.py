@@ -154,14 +154,14 @@ def test_every_chart_stays_in_its_frame_with_its_floor_in_place(outputs):
     for result in (scopes["rack"], scopes["node"]["c"], scopes["cross-site"]):
         drawn = chart(result)
         assert drawn is not None
-        assert len(drawn.out_of_place) == len(result["rows"])
-        for point in (*drawn.out_of_place, *drawn.in_place):
-            assert LEFT <= point.x <= WIDTH
-            assert TOP <= point.y <= HEIGHT - BOTTOM
-        gate = drawn.out_of_place[-1]
-        if drawn.floor:
-            assert (drawn.floor.y < gate.y) == (result["floor_gb_per_s"] > result["busbw_gb_per_s"])
-            assert drawn.floor.left <= gate.x <= drawn.floor.right
+        assert len(drawn["out_of_place"]) == len(result["rows"])
+        for point in (*drawn["out_of_place"], *drawn["in_place"]):
+            assert LEFT <= point["x"] <= WIDTH
+            assert TOP <= point["y"] <= HEIGHT - BOTTOM
+        gate = drawn["out_of_place"][-1]
+        if drawn["floor"]:
+            assert (drawn["floor"]["y"] < gate["y"]) == (result["floor_gb_per_s"] > result["busbw_gb_per_s"])
+            assert drawn["floor"]["left"] <= gate["x"] <= drawn["floor"]["right"]
     assert outputs["validation"]["cross-site"]["floor_gb_per_s"] is None
 
 

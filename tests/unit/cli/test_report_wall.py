@@ -10,9 +10,8 @@ from cli.money import amounts as module
 from cli.money.amounts import ClusterCosts, cluster_costs
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from cli.report.chart import BOTTOM, LEFT, TOP, WIDTH
+from cli.report.chart import BOTTOM, HISTORY_HEIGHT, LEFT, TOP, WIDTH, timeline
 from cli.report.page import page
-from cli.report.timeline import HEIGHT, timeline
 from components.roles.commands.tailrack.costs import ESTIMATE, Cost
 from components.validation.results import Entry
 from tests.unit.cli.test_report_page import EVIL, Read, outputs  # noqa: F401 - a fixture
@@ -30,16 +29,16 @@ def test_a_history_lies_within_its_frame_in_the_order_of_time() -> None:
     failed = [entry(10, None, verdict="FAIL"), entry(15, 30.0, verdict="FAIL")]
     drawn = timeline([entry(20, 41.0), entry(1, 40.0), *failed])
     assert drawn is not None
-    assert [dot.verdict for dot in drawn.dots] == ["PASS", "FAIL", "FAIL", "PASS"]
-    assert [dot.x for dot in drawn.dots] == sorted(dot.x for dot in drawn.dots)
-    for dot in drawn.dots:
-        assert LEFT <= dot.x <= WIDTH
-        assert TOP <= dot.y <= HEIGHT - BOTTOM
-    assert drawn.dots[1].y == HEIGHT - BOTTOM, "what has no figure lies on the axis"
-    assert len(drawn.line.split()) == 3, "and no line goes there"
-    assert drawn.days[0].text == "2026-11-20"
+    assert [dot["verdict"] for dot in drawn["dots"]] == ["PASS", "FAIL", "FAIL", "PASS"]
+    assert [dot["x"] for dot in drawn["dots"]] == sorted(dot["x"] for dot in drawn["dots"])
+    for dot in drawn["dots"]:
+        assert LEFT <= dot["x"] <= WIDTH
+        assert TOP <= dot["y"] <= HISTORY_HEIGHT - BOTTOM
+    assert drawn["dots"][1]["y"] == HISTORY_HEIGHT - BOTTOM, "what has no figure lies on the axis"
+    assert len(drawn["line"].split()) == 3, "and no line goes there"
+    assert drawn["days"][0]["text"] == "2026-11-20"
     described = "4 measurements since 2026-11-01, from 30.00 to 41.00 GB/s; the last 2026-11-20 08:00"
-    assert drawn.description.startswith(described)
+    assert drawn["description"].startswith(described)
 
 
 def test_the_page_draws_each_scope_through_time(outputs: dict[str, Any]) -> None:  # noqa: F811
