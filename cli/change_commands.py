@@ -53,7 +53,7 @@ def up(arguments: argparse.Namespace, console: Console) -> int:
         tables.show(console, outputs, deployment.make, since)
     nothing = not any(summary.counts[operation] for operation in ("create", "update", "replace", "delete"))
     console.print(f"Nothing to change: {changes(summary)}." if nothing and summary.ok else f"{changes(summary)}.")
-    console.print(f"make up took {time.monotonic() - begun:.1f} s.", highlight=False)
+    console.print(f"make up took {time.monotonic() - begun:.1f} s.")
     if not summary.ok:
         return print_failures(console, summary, progress, interrupts.interrupted)
     bad = overall.bad(outputs)
@@ -99,7 +99,7 @@ def preview(arguments: argparse.Namespace, console: Console) -> int:
         arguments.comment.write_text(text, encoding="utf-8")
     if not summary.ok:
         return print_failures(console, summary, progress)
-    console.print(plan.totals, highlight=False)
+    console.print(plan.totals)
     # The next `up` replaces an auth key that is due, so such a change alone is no drift.
     changed = {event.type for event in events if event.kind == "start" and event.operation != "same"}
     if arguments.expect_no_changes and changed and changed != {KEY}:
@@ -148,7 +148,7 @@ def down(arguments: argparse.Namespace, console: Console) -> int:
         raise CliError(f"machines of {', '.join(pools)} are still in this cluster; run {first} first")
     with Interrupts(console, deployment) as interrupts, progress:
         summary = deployment.destroy(arguments.cluster_gone)
-    console.print(f"{changes(summary)}.", highlight=False)
+    console.print(f"{changes(summary)}.")
     if not summary.ok:
         if deployment.written.cluster_stack and not arguments.cluster_gone:
             command = deployment.make("down", CLUSTER="gone")
@@ -159,7 +159,7 @@ def down(arguments: argparse.Namespace, console: Console) -> int:
         if not deployment.written.cluster_stack:
             lab_commands.clear_away(deployment.lab)
         lab_commands.stop_docker()
-    console.print(f"Stack {arguments.stack} is destroyed.", highlight=False)
+    console.print(f"Stack {arguments.stack} is destroyed.")
     if deployment.written.has_own_machines and not arguments.cluster_gone:
         say(console, STAYS)
     if deployment.written.cluster_stack and not arguments.cluster_gone:

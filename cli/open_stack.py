@@ -42,10 +42,10 @@ def open_quietly(arguments: argparse.Namespace, console: Console) -> Deployment:
 def announced_engine(arguments: argparse.Namespace, console: Console) -> Found:
     """Find the engine and print which one it is."""
     engine = find_engine(arguments.engine)
-    console.print(engine.why, markup=False, highlight=False)
+    console.print(engine.why)
     return engine
 
 
 def say(console: Console, text: str, style: str = "") -> None:
     """Print plain text without wrapping its lines."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    console.print(text, style=style, soft_wrap=True)

@@ -59,7 +59,7 @@ def status(arguments: argparse.Namespace, console: Console) -> int:
     if not values.get("cluster"):
         return 0
     if costs := Prices.from_outputs(values).summary:
-        console.print(f"Costs of stack {arguments.stack}, by its config: {costs}.", highlight=False, soft_wrap=True)
+        console.print(f"Costs of stack {arguments.stack}, by its config: {costs}.", soft_wrap=True)
     return _show_head(deployment, console, values, NOW)
 
 
@@ -67,7 +67,7 @@ def _show_head(deployment: Deployment, console: Console, values: Mapping[str, An
     head = values["cluster"].get("head", "")
     if deployment.written.head_in_lab or deployment.written.head_is_here:
         return 1 if run_shown(on_head(deployment, command, head)) else 0
-    console.print(ask_head(deployment, deployment.made(), head, command), highlight=False, soft_wrap=True)
+    console.print(ask_head(deployment, deployment.made(), head, command), soft_wrap=True)
     return 0
 
 
@@ -101,7 +101,7 @@ def floors(arguments: argparse.Namespace, console: Console) -> int:
     path = open_stack.config_path(arguments)
     new_floors = measured_floors.floors(values, make := Make.of(arguments.stack))
     source = f"measured floors of {time.strftime('%Y-%m-%d', time.gmtime())}"
-    console.print(measured_floors.write(path, new_floors, source), markup=False, highlight=False, end="")
+    console.print(measured_floors.write(path, new_floors, source), end="")
     share = f"{measured_floors.FRACTION:g} of the lowest measured value"
     say(console, f"Written to {path.name}: {share}. The next {make('up')} judges by these floors.")
     return 0

@@ -40,16 +40,15 @@ def trust(raw: Mapping[str, object], base_dir: Path, console: Console, interacti
         return 0
     hosts = asyncio.run(_look_at(unverified, base_dir))
     for line in _lines(hosts):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     answered = [host for host in hosts if host.key]
     if len(answered) < len(hosts):
-        console.print(NO_ANSWER, style="red", markup=False, soft_wrap=True)
+        console.print(NO_ANSWER, style="red", soft_wrap=True)
     if not answered:
         return 1
     console.print(
         "Compare each fingerprint with the provider's console, or with "
         "'ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub' on the machine itself.",
-        markup=False,
     )
     if not interactive:
         console.print("No key is recorded: run this in a terminal, to confirm the keys.", style="red")
@@ -59,7 +58,7 @@ def trust(raw: Mapping[str, object], base_dir: Path, console: Console, interacti
         return 1
     for file in {host.file for host in answered}:
         _add(file, [host.line for host in answered if host.file == file])
-        console.print(f"Recorded in {file}. The file is not secret: keep it with the config.", markup=False)
+        console.print(f"Recorded in {file}. The file is not secret: keep it with the config.")
     return 0 if len(answered) == len(hosts) else 1
 
 

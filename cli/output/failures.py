@@ -24,7 +24,7 @@ def print_failures(console: Console, summary: Summary, progress: Progress, inter
     failures = [failure for failure in summary.failures if failure.urn or not interrupted]
     for failure in failures:
         console.print()
-        console.print(lines(describe_failure(failure)), style="red", markup=False, highlight=False, soft_wrap=True)
+        console.print(lines(describe_failure(failure)), style="red", soft_wrap=True)
     console.print()
     if not failures:
         console.print("Stopped. Run the same command again to continue.")

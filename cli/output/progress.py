@@ -67,9 +67,9 @@ class Progress:
                     word = _DONE.get(event.operation, event.operation) if event.kind == "done" else event.kind
                     line = _line(event, f"{word} in {event.seconds:.1f} s" if event.kind != "skipped" else word)
                     style = "red" if event.kind == "failed" else None
-                    self._console.print(line, style=style, markup=False, highlight=False)
+                    self._console.print(line, style=style)
             elif event.kind == "message":
-                self._console.print(f"  {lines(event.text)}", markup=False, highlight=False)
+                self._console.print(f"  {lines(event.text)}")
             if self._status:
                 self._status.update(Text(self._running_steps()))
 
@@ -79,7 +79,7 @@ class Progress:
                 if self._running and not self._printed.is_set():
                     longest = time.monotonic() - min(begun for _, begun in self._running.values())
                     line = f"   {self._running_steps()}, for {longest:.0f} s"
-                    self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+                    self._console.print(line, soft_wrap=True)
                 self._printed.clear()
 
     def _running_steps(self) -> str:

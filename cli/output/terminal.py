@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Sequence
-from typing import IO, TextIO
+from typing import IO, Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -39,9 +39,9 @@ class Terminal(Console):
     a separate line. This class is the second defence.
     """
 
-    def __init__(self) -> None:
-        super().__init__(stderr=True, markup=False)
-        if not self.is_terminal:
+    def __init__(self, **options: Any) -> None:
+        super().__init__(stderr=True, markup=False, highlight=False, **options)
+        if not self.is_terminal and "width" not in options:
             self.width = 120  # for logs
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:

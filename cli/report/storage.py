@@ -26,6 +26,11 @@ class Judgement:
         """Return the reason of the verdict, which may contain output of programs on the nodes."""
         return one_line(str(self.result["reason"]))
 
+    @property
+    def reasons(self) -> list[str]:
+        """Return further reasons."""
+        return []
+
 
 # Columns with a figure.
 _COLUMNS = {
@@ -125,21 +130,22 @@ class Trained(Judgement):
         return one_line(f"{participants}; {size}, PyTorch {how.get('torch')}")
 
     @property
-    def figures(self) -> dict[str, str]:
-        """Return the figures by column; empty without any. Figures on CPUs have the label `CPU`."""
+    def rows(self) -> list[dict[str, str]]:
+        """Return one row of figures by column; none without any. Figures on CPUs have the label `CPU`."""
         result = self.result
         rate = result["images_per_second"]
         if rate is None:
-            return {}
+            return []
         floor, spread = result["floor_images_per_second"], result["spread"]
         rate_column = "images/s per GPU" if result["device"] == "GPU" else "images/s per node (CPU)"
-        return {
+        row = {
             rate_column: f"{result['images_per_second_per_rank']:,.1f}",
             "images/s in all": f"{rate:,.1f}",
             "jitter": f"{result['jitter']:.1%}",
             "spread": f"{spread['relative']:.1%}" if spread else "",
             "floor": "none" if floor is None else f"{floor:,g}",
         }
+        return [row]
 
 
 def training_of(outputs: Mapping[str, Any]) -> Trained | None:

@@ -35,7 +35,7 @@ def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK, s
     """
     cluster = outputs.get("cluster")
     if not cluster:
-        console.print(f"There is no cluster yet: run {make('up')}.", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"There is no cluster yet: run {make('up')}.", soft_wrap=True)
         return
     title = f"Cluster {cluster['name']}: slurmctld at {cluster['control_address']}"
     console.print(_table(title, [node_facts(node) for node in cluster["nodes"]]))
@@ -46,43 +46,33 @@ def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK, s
         console.print(
             f"Jobs on {', '.join(unconfined)} can use each other's GPUs, because systemd has no cgroup controllers on "
             "these machines (docs/gpus.md).",
-            style="yellow", highlight=False, markup=False, soft_wrap=True,
+            style="yellow", soft_wrap=True,
         )  # fmt: skip
     for note in cluster.get("notes", []):
-        console.print(f"Note: {one_line(note)}", style="yellow", highlight=False, markup=False)
+        console.print(f"Note: {one_line(note)}", style="yellow")
     single = separate_nodes(outputs)
     if single:
         console.print(_table("Single nodes", [node_figures(scope) for scope in single]))
     for scope in single:
         if scope.result["rows"]:  # the rows would make one table per node
-            _print_verdict(console, scope, since, f"{scope.name}: ")
+            _print_scope(console, scope, since, f"{scope.name}: ")
     for scope in [*(scope for scope in single if not scope.result["rows"]), *scopes(outputs)]:
         _show_scope(console, scope, since)
     if trained := training_of(outputs):
-        _show_training(console, trained, since)
+        _show_judged(console, "Training", trained, since)
     if storage := storage_of(outputs):
-        _show_storage(console, storage, since)
+        _show_judged(console, "Storage", storage, since)
 
 
-def _show_storage(console: Console, storage: MeasuredStorage, since: float) -> None:
-    if storage.rows:
-        console.print(_table(f"Storage, {storage.how}", storage.rows))
+def _show_judged(console: Console, name: str, judged: MeasuredStorage | Trained, since: float) -> None:
+    """Print the table and the verdict of a measurement by one job."""
+    if judged.rows:
+        console.print(_table(f"{name}, {judged.how}", judged.rows))
     else:
-        console.print("Storage: not measured", style="italic", highlight=False, markup=False)
-    line = f"{storage.verdict}  {storage.reason}{_when(storage.result, since)}"
-    console.print(line, style=_STYLES.get(storage.verdict, ""), highlight=False, markup=False)
-    for reason in storage.reasons:
-        console.print(reason, style="red", highlight=False, markup=False)
-    console.print()
-
-
-def _show_training(console: Console, trained: Trained, since: float) -> None:
-    if trained.figures:
-        console.print(_table(f"Training, {trained.how}", [trained.figures]))
-    else:
-        console.print("Training: not measured", style="italic", highlight=False, markup=False)
-    line = f"{trained.verdict}  {trained.reason}{_when(trained.result, since)}"
-    console.print(line, style=_STYLES.get(trained.verdict, ""), highlight=False, markup=False)
+        console.print(f"{name}: not measured", style="italic")
+    _print_verdict(console, judged.verdict, judged.reason, judged.result, since)
+    for reason in judged.reasons:
+        console.print(reason, style="red")
     console.print()
 
 
@@ -122,34 +112,33 @@ def _show_scope(console: Console, scope: Scope, since: float) -> None:
             table.add_row(*row)
         console.print(table)
     else:
-        console.print(f"Bus bandwidth, {scope.title}: not measured", style="italic", highlight=False, markup=False)
-    _print_verdict(console, scope, since)
+        console.print(f"Bus bandwidth, {scope.title}: not measured", style="italic")
+    _print_scope(console, scope, since)
     for accusation in scope.accusations:
-        console.print(accusation, style="red", highlight=False, markup=False)
+        console.print(accusation, style="red")
     for finding in scope.findings:
         if finding["severity"] in _SEVERITIES:
             line = f"{finding['severity']}  {finding['node']}: {finding['check']}: {finding['seen']}"
             line += f"; {finding['remedy']}" if finding["remedy"] else ""
-            console.print(line, style=_SEVERITIES[finding["severity"]], highlight=False, markup=False)
+            console.print(line, style=_SEVERITIES[finding["severity"]])
     console.print()
 
 
-def _when(result: Mapping[str, Any], since: float) -> str:
+def _print_scope(console: Console, scope: Scope, since: float, subject: str = "") -> None:
+    text = " ".join(filter(None, (f"{subject}{scope.reason}", scope.margin)))
+    _print_verdict(console, scope.result["verdict"], text, scope.optional, since)
+
+
+def _print_verdict(console: Console, verdict: str, text: str, result: Mapping[str, Any], since: float) -> None:
     date = dated(result, since, time.time())
-    return f" ({date})" if date else ""
-
-
-def _print_verdict(console: Console, scope: Scope, since: float, subject: str = "") -> None:
-    verdict, when = scope.result["verdict"], _when(scope.optional, since)
-    line = f"{verdict}  {subject}{scope.reason}{f' {scope.margin}' if scope.margin else ''}{when}"
-    console.print(line, style=_STYLES.get(verdict, ""), highlight=False, markup=False)
+    console.print(f"{verdict}  {text}{f' ({date})' if date else ''}", style=_STYLES.get(verdict, ""))
 
 
 def print_commands(console: Console, commands: Iterable[tuple[str, str]]) -> None:
     """Print commands worth trying next, each with its purpose."""
-    console.print("Try next:", highlight=False)
+    console.print("Try next:")
     for command, purpose in commands:
-        console.print(f"  {command}\n      {purpose}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"  {command}\n      {purpose}", soft_wrap=True)
 
 
 def dated(result: Mapping[str, Any], since: float, now: float) -> str:

@@ -5,8 +5,8 @@ import subprocess
 from typing import Any
 
 import pytest
-from rich.console import Console
 
+from cli.output.terminal import Terminal
 from cli.report import tables
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 
@@ -82,7 +82,7 @@ def test_a_floor_that_is_too_high_fails_names_the_node_and_measures_nothing_agai
         assert "below the floor of 1,000,000" in result["nodes"][node]["share"]["reason"]
         assert result["nodes"][node]["scratch"]["verdict"] == "PASS"
     terminal = io.StringIO()
-    tables.show(Console(file=terminal, width=250), cluster.deployment().outputs())
+    tables.show(Terminal(file=terminal, width=250), cluster.deployment().outputs())
     assert "Storage, a file of 8 MiB by fio" in terminal.getvalue()
     assert "(least 1,000,000)" in terminal.getvalue()
 

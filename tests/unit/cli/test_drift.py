@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from rich.console import Console
 
 from cli import change_commands, commands, open_stack
+from cli.output.terminal import Terminal
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.workspace import PROJECT
 from cli.run_events import Event, Failure, Summary
@@ -43,7 +43,7 @@ def drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> tuple[int, st
     monkeypatch.setattr(open_stack, "announced_engine", lambda *_: None)
     said = io.StringIO()
     arguments = SimpleNamespace(refresh=True, comment=None, expect_no_changes=True, stack="prod")
-    status = change_commands.preview(arguments, Console(file=said, width=200))  # type: ignore[arg-type]
+    status = change_commands.preview(arguments, Terminal(file=said, width=200))  # type: ignore[arg-type]
     return status, said.getvalue()
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import asyncssh
 import pytest
 import yaml
-from rich.console import Console
 
 from cli import github_keys
 from cli.output.make_command import Make
+from cli.output.terminal import Terminal
 from cli.pulumi.workspace import CliError
 from stacks.config import parse
 from tests.unit.recorded import public_key
@@ -82,7 +82,7 @@ def run(file: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def command(answer: str | None = "yes") -> tuple[int, str]:
         text = io.StringIO()
-        console = Console(file=text, width=80)
+        console = Terminal(file=text, width=80)
         monkeypatch.setattr(console, "input", lambda prompt: (text.write(f"{prompt}\n"), answer or "")[1])
         status = github_keys.github_keys(file, console, Make("prod"), interactive=answer is not None)
         return status, text.getvalue()

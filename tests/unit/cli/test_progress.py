@@ -11,6 +11,7 @@ from rich.console import Console
 from cli.output import failures
 from cli.output.failures import print_failures, with_remedies
 from cli.output.progress import Progress, describe
+from cli.output.terminal import Terminal
 from cli.preview.plan import Plan, render
 from cli.run_events import Event, Failure, Summary
 from cli.trust import _lines
@@ -28,7 +29,7 @@ STEP = (URN, "b1-register", "command:remote:Command")
 def printed(*events: Event, preview: bool = False) -> list[str]:
     """The lines that progress prints for events, where there is no terminal."""
     text = io.StringIO()
-    with Progress(Console(file=text, width=120), preview) as progress:
+    with Progress(Terminal(file=text, width=120), preview) as progress:
         for event in events:
             progress.on_event(event)
     return text.getvalue().splitlines()
@@ -51,7 +52,7 @@ def test_a_machines_output_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -
     for said in ("".join(printed(Event("message", text=ESCAPES))), "".join(render(Plan.of([update], [], Summary())))):
         assert "it says" in said
         assert said.isprintable()
-    console = Console(width=120)
+    console = Console(width=120, markup=False)
     print_failures(console, Summary(failures=[Failure(URN, f"{ESCAPES}\nnext: do it", REGISTER)]), Progress(console))
     shown = capsys.readouterr().out
     assert "\nnext: do it" in shown
@@ -60,7 +61,7 @@ def test_a_machines_output_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -
 
 def test_a_server_without_a_key_cannot_rewrite_the_lines_of_others(capsys: pytest.CaptureFixture[str]) -> None:
     stranger = UnverifiedHost("n1\x1b[1A", "10.0.0.1", 22, Path("known"), (), why_not=ESCAPES)
-    Console(width=120).print(*_lines([stranger]))
+    Console(width=120, markup=False).print(*_lines([stranger]))
     shown = capsys.readouterr().out
     assert "it says" in shown
     assert shown.replace("\n", "").isprintable()
@@ -186,7 +187,7 @@ class Written(io.StringIO):
 
 def test_progress_names_a_long_running_step_without_a_terminal() -> None:
     pipe = Written()
-    with Progress(Console(file=pipe, width=120), quiet_seconds=0.01) as progress:
+    with Progress(Terminal(file=pipe, width=120), quiet_seconds=0.01) as progress:
         progress.on_event(Event("start", "delete", *STEP, command=REGISTER))
         assert pipe.came.wait(30)
     assert pipe.getvalue().startswith("   now: b1: register on the head node, for 0 s\n")

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from rich.console import Console
 
+from cli.output.terminal import Terminal
 from cli.report import overall, tables
 from cli.report.tables import dated
 from components.validation.model import JobReport, Measurement
@@ -42,7 +42,7 @@ def test_a_busy_scope_makes_up_fail_only_the_third_time_in_a_row(scope: dict[str
 def shown(about: dict[str, Any]) -> str:
     """The tables in a terminal."""
     written = io.StringIO()
-    tables.show(Console(file=written, width=200), about)
+    tables.show(Terminal(file=written, width=200), about)
     return written.getvalue()
 
 

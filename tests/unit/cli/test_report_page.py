@@ -97,7 +97,7 @@ def read(outputs: dict[str, Any]) -> Read:
 
 
 def test_the_page_has_the_figures_that_the_terminal_has(outputs):
-    console = Console(record=True, width=500, file=io.StringIO())
+    console = Console(record=True, width=500, file=io.StringIO(), markup=False)
     tables.show(console, outputs)
     terminal = console.export_text()
     words = " ".join(read(outputs).words.split())
@@ -144,7 +144,7 @@ def test_the_output_of_a_node_moves_no_cursor(outputs, capsys):
     rack["reason"] = rack["transport"] = rack["interface"] = outputs["cluster"]["nodes"][1]["slurm_version"] = EVIL
     outputs["validation"]["node"]["c"]["transport"] = EVIL
     outputs["validation"]["rack"]["preflight"]["a"][1]["seen"] = EVIL
-    console = Console(width=200, file=None, force_terminal=False)
+    console = Console(width=200, file=None, force_terminal=False, markup=False)
     tables.show(console, outputs)
     assert "\x1b" not in capsys.readouterr().out
 

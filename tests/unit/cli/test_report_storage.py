@@ -4,8 +4,8 @@ import io
 from typing import Any
 
 import pytest
-from rich.console import Console
 
+from cli.output.terminal import Terminal
 from cli.report import overall, tables
 from cli.report.page import page
 from components.validation.storage_figures import line_of
@@ -37,7 +37,7 @@ def outputs(floor: float | None = None, problem: str = "", **changes: Any) -> di
 
 
 def terminal(shown: dict[str, Any]) -> str:
-    console = Console(file=io.StringIO(), width=200)
+    console = Terminal(file=io.StringIO(), width=200)
     tables.show(console, shown)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
