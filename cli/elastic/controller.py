@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cli.elastic.plan import Attempts, Placeholder, Plan, after_failures, decide
+from cli.elastic.plan import Placeholder, Plan, after_failures, decide
 from cli.elastic.run import Run, made_nodes, read_names
 from cli.head.answer import as_root, ask_head
 from cli.output.terminal import one_line
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.run_events import Made
-from components.roles.commands.tailrack.elastic import Status
+from components.roles.commands.tailrack.elastic import Attempts, Status
 from components.roles.commands.tailrack.host import COMMAND
 from components.validation.untrusted import read
 
@@ -49,7 +49,7 @@ class Controller:
         self._began: dict[str, float] = {}
         self._failed: dict[str, Attempts] | None = None
         self._replaced = 0.0
-        self._answer = Answer((), {}, {}, 0)
+        self._answer = Answer((), Status("", (), 0), 0)
         self._read_stack()
 
     def _read_stack(self) -> None:
@@ -91,8 +91,8 @@ class Controller:
         self._read_stack()
         answer = self._head.exchange()
         if self._failed is None:
-            self._failed, self._began = dict(answer.failed), dict(answer.renting)
-            self._replaced = answer.replaced
+            last = answer.last
+            self._failed, self._began, self._replaced = dict(last.failed), dict(last.renting), last.replaced
         plan = self._plan(answer)
         answer = self._answer = self._head.exchange(plan, self._status(answer))
         lost = self._lost()
@@ -140,7 +140,6 @@ class Controller:
     def _status(self, answer: Answer) -> Status:
         awaited = {node.name for node in answer.nodes if node.awaited}
         self._began = {name: self._began.get(name, answer.now) for name in awaited}
-        failed = {name: (each.count, each.until, each.why) for name, each in (self._failed or {}).items()}
         return Status(
             self._deployment.workspace.stack,
             list(self._places),
@@ -148,7 +147,7 @@ class Controller:
             self._limit,
             self._began,
             self._places,
-            failed,
+            self._failed or {},
             self._replaced,
         )
 
@@ -217,17 +216,11 @@ class Controller:
 
 @dataclass(frozen=True)
 class Answer:
-    """The placeholders in slurmctld, the time there, and the last report.
-
-    failed, renting   its failed attempts, and since when machines are being rented
-    replaced          Unix seconds of the last replacement of a sick machine
-    """
+    """The placeholders in slurmctld, the last report, and the time there."""
 
     nodes: Sequence[Placeholder]
-    failed: Mapping[str, Attempts]
-    renting: Mapping[str, float]
+    last: Status
     now: float
-    replaced: float = 0
 
 
 class Head:
@@ -253,8 +246,6 @@ def _read(text: str) -> Answer:
     try:
         data: Mapping[str, Any] = json.loads(text)
         status = read(Status, {"stack": "", "nodes": (), "seen": 0, **(data["status"] or {})})
-        failed = {name: Attempts(*values) for name, values in status.failed.items()}
-        nodes = [read(Placeholder, row) for row in data["nodes"]]
-        return Answer(nodes, failed, status.renting, float(data["now"]), status.replaced)
+        return Answer([read(Placeholder, row) for row in data["nodes"]], status, float(data["now"]))
     except (ValueError, KeyError, TypeError):
         raise CliError(f"the head node did not report its placeholders: {one_line(text[-200:]) or 'nothing'}") from None

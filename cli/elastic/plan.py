@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from components.node.waiting import within
-from components.roles.commands.tailrack.elastic import NO_MACHINE, no_machine
+from components.roles.commands.tailrack.elastic import NO_MACHINE, Attempts, no_machine
 from components.slurm_commands.nodes import BUSY
 from components.validation.preflight.drain import SICK_PREFIXES
 
@@ -56,15 +56,6 @@ class Placeholder:
     @property
     def out_by_person(self) -> bool:
         return bool(self.flags & _OUT) and self.by not in ("", "slurm") and not self.reason.startswith(_OF_TAILRACK)
-
-
-@dataclass(frozen=True)
-class Attempts:
-    """Attempts in a row that brought no machine: their count, Unix seconds of the next one, and the last cause."""
-
-    count: int
-    until: float
-    why: str
 
 
 @dataclass(frozen=True)
@@ -136,7 +127,7 @@ def decide(
 
 def next_attempt(last: Attempts | None, why: str, now: float) -> Attempts:
     """Return the attempts with one more that failed."""
-    count = last.count + 1 if last else 1
+    count = last.times + 1 if last else 1
     return Attempts(count, now + min(FIRST_PAUSE * 2 ** (count - 1), LONGEST_PAUSE), why)
 
 

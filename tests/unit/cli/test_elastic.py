@@ -8,7 +8,6 @@ from cli.elastic.plan import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     REPLACE_SECONDS,
-    Attempts,
     Placeholder,
     Plan,
     after_failures,
@@ -17,6 +16,7 @@ from cli.elastic.plan import (
 )
 from cli.elastic.run import by_node
 from cli.run_events import Failure, node_of
+from components.roles.commands.tailrack.elastic import Attempts
 
 NOW = 1_000_000.0
 
@@ -59,7 +59,7 @@ def test_a_machine_that_slurm_suspended_and_wants_again_is_returned_first() -> N
 def test_a_resume_timeout_is_an_attempt_that_failed_and_the_node_waits_for_the_next_one() -> None:
     late = node("DOWN POWERED_DOWN", reason="ResumeTimeout reached", by="slurm")
     first = plan(late)
-    assert first.failed["e1"].count == 1
+    assert first.failed["e1"].times == 1
     assert first.down["e1"].startswith("tailrack: no machine: it did not run jobs within")
     assert plan(late, made={"e1"}) == Plan(frozenset()), "its machine is returned first"
     waits = node("DOWN POWERED_DOWN", reason=first.down["e1"], by="root")

@@ -12,6 +12,7 @@ from cli.elastic.controller import Answer, Controller
 from cli.elastic.plan import Placeholder
 from cli.pulumi.workspace import CliError
 from cli.run_events import Made
+from components.roles.commands.tailrack.elastic import Status
 
 PLACES = {"e1": "lab site far", "e2": "lab site far"}
 ELASTIC = {"pool": "a.b.burst", "places": PLACES, "limit": "at most 2", "kept": []}
@@ -65,7 +66,8 @@ class Cloud:
         states = self.states.items()
         nodes = [Placeholder(name, frozenset(flags.split()), reason, "root") for name, (flags, reason) in states]
         self.status = status or self.status
-        return Answer(nodes, {}, {}, self.now, self.status.replaced if self.status else 0)
+        # Only the time of the last replacement outlives a controller here.
+        return Answer(nodes, Status("", (), 0, replaced=self.status.replaced if self.status else 0), self.now)
 
     # A run.
     def start(self, machines: Sequence[str]) -> Any:

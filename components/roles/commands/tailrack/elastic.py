@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from components.node import files
 from components.node.waiting import within
@@ -35,6 +35,14 @@ _POOL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _GONE = {"POWERED_DOWN", "POWERING_DOWN"}
 
 
+class Attempts(NamedTuple):
+    """Attempts in a row that brought no machine: how many, Unix seconds of the next one, and the last cause."""
+
+    times: int
+    until: float
+    why: str
+
+
 @dataclass(frozen=True)
 class Status:
     """The report of `make elastic` on a pool.
@@ -44,7 +52,7 @@ class Status:
     limit    the limit of machines at once, as text
     renting  since when each machine is being rented, by node
     places   where each machine is rented, by node
-    failed   attempts that brought no machine, by node: count, Unix seconds of the next one, cause
+    failed   attempts that brought no machine, by node
     replaced   Unix seconds of the last replacement of a sick machine
     """
 
@@ -54,7 +62,7 @@ class Status:
     limit: str = ""
     renting: Mapping[str, float] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
-    failed: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
+    failed: Mapping[str, Attempts] = field(default_factory=dict)
     replaced: float = 0
 
 
@@ -65,7 +73,7 @@ def read_status(text: str, seen: float) -> Status | None:
     except (ValueError, TypeError):
         return None
     places = {name: plain(place) for name, place in status.places.items()}
-    failed = {name: (count, until, plain(why)) for name, (count, until, why) in status.failed.items()}
+    failed = {name: attempts._replace(why=plain(attempts.why)) for name, attempts in status.failed.items()}
     return replace(status, stack=plain(status.stack), limit=plain(status.limit), places=places, failed=failed)
 
 
