@@ -33,7 +33,7 @@ from components.node.log import note
 from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_until
 from components.slurm_commands import slurm
-from components.validation.slurm_jobs import REASON_SECONDS, REFUSED, run_as_submitter
+from components.validation.slurm_jobs import NO_JOB, REASON_SECONDS, REFUSED, run_as_submitter
 
 # <scope>.json is this step's last result, <scope>.last.json the one before it, without BUSY.
 _KEPT = f"{STATE_DIR}/validation"
@@ -219,18 +219,14 @@ def _nothing_measured(values: ValidateValues, nodes: Sequence[Node], last: Mappi
     state = "UNAVAILABLE" if any(node.use == OUT for node in nodes) else "BUSY"
     note(f"nothing was measured, {state}: {'; '.join(map(str, nodes))}")
     return {
-        "job_id": None,
+        **NO_JOB,
         "state": state,
-        "exit_code": None,
-        "seconds": None,
-        "nodes": [],
         "node_states": _reasons(),
         "facts": {
             name: f"job {job.number} of {job.user}, {job.left} left"
             for job in reversed(running)
             for name in sorted(busy & set(job.nodes))
         },
-        "output": "",
         "left_out": [node.name for node in nodes if node.use != IDLE],
         "absent": absent(nodes, [node.name for node in nodes]),
         "measured_at": int(time.time()),

@@ -46,6 +46,8 @@ _NOT_STARTED = ("PENDING", "CONFIGURING")
 _NOT_ENDED = (*_NOT_STARTED, "RUNNING", "COMPLETING", "SUSPENDED")
 
 
+# A report without a job.
+NO_JOB = {"job_id": None, "exit_code": None, "seconds": None, "nodes": (), "output": ""}
 REFUSED = 3  # exit status: Slurm rejected a job
 
 
@@ -248,16 +250,7 @@ def _why_out(node: Node) -> str:
 def _report(job: _Job) -> dict[str, Any]:
     folder = job.order.folder
     if job.state != "COMPLETED" and (absent := refusing(job.order, job.shown)):
-        return {
-            "job_id": None,
-            "state": "UNAVAILABLE",
-            "exit_code": None,
-            "seconds": None,
-            "nodes": [],
-            "absent": absent,
-            "output": "",
-            "files": {},
-        }
+        return {**NO_JOB, "state": "UNAVAILABLE", "absent": absent, "files": {}}
     files = sorted(path for pattern in job.order.reads for path in folder.glob(pattern))
     return {
         "job_id": job.number,

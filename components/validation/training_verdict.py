@@ -127,10 +127,10 @@ RUNS = 3
 class TrainingSettings:
     """The settings: ranks over nodes, on GPUs or not, and whether gradients travel between sites."""
 
-    nodes: int
-    ranks: int
-    on_gpus: bool
-    spans: bool
+    nodes: int = 0
+    ranks: int = 0
+    on_gpus: bool = False
+    spans: bool = False
     floor: float | None = None
     floor_source: str = "config"
 
@@ -144,10 +144,11 @@ def judge_training(step_report: Mapping[str, Any], floor: float | None, source: 
     floor    minimum images per second and rank from the config; None without one
     source   source of the floor
     """
+    settings = TrainingSettings(floor=floor, floor_source=source)
     try:
-        settings, report = _settings(step_report, floor, source), JobReport.from_json({**step_report, "last": None})
+        asked = {**(step_report.get("asked") or {}), "floor": floor, "floor_source": source}
+        settings, report = read(TrainingSettings, asked), JobReport.from_json({**step_report, "last": None})
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        settings = TrainingSettings(0, 0, on_gpus=False, spans=False, floor=floor, floor_source=source)
         reason = "The report cannot be read. Change tailrack:validation.rerun to measure again."
         return _result(settings, NO_REPORT, TrainingFigures(), ("INCONCLUSIVE", reason), None)
     figures = read_training(report.output)
@@ -170,14 +171,6 @@ def judge_training(step_report: Mapping[str, Any], floor: float | None, source: 
     else:
         verdict = _by_figures(settings, report, figures)
     return _result(settings, report, figures, verdict, run)
-
-
-def _settings(step_report: Mapping[str, Any], floor: float | None, source: str) -> TrainingSettings:
-    settings = step_report.get("asked") or {"nodes": 0, "ranks": 0, "on_gpus": False, "spans": False}
-    for name, kind in (("nodes", int), ("ranks", int), ("on_gpus", bool), ("spans", bool)):
-        if not isinstance(settings[name], kind):
-            raise ValueError(f"{name} must be of type {kind.__name__}")
-    return TrainingSettings(settings["nodes"], settings["ranks"], settings["on_gpus"], settings["spans"], floor, source)
 
 
 def _by_figures(settings: TrainingSettings, report: JobReport, figures: TrainingFigures) -> tuple[Verdict, str]:

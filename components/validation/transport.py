@@ -44,12 +44,6 @@ class Transport:
     interface: str | None
 
 
-@dataclass(frozen=True)
-class _Device:
-    name: str
-    roce: bool
-
-
 def read_transport(output: str, nodes: int) -> Transport:
     """Return the transport between nodes if `nodes` is above 1, else the one inside the node."""
     text, log = separate(output)
@@ -64,7 +58,8 @@ def read_transport(output: str, nodes: int) -> Transport:
 
 
 def _network(log: tuple[LogLine, ...]) -> Transport | None:
-    devices: dict[tuple[str, str, int], _Device] = {}
+    # Each device's name, and whether it is RoCE, by host, plugin and number.
+    devices: dict[tuple[str, str, int], tuple[str, bool]] = {}
     names: set[str] = set()
     interfaces: set[str] = set()
     unnamed = False
@@ -72,20 +67,20 @@ def _network(log: tuple[LogLine, ...]) -> Transport | None:
         if using := _USING.search(line.message):
             for device in _DEVICE.finditer(using["devices"]):
                 key = (line.host, using["plugin"], int(device["number"]))
-                devices[key] = _Device(device["name"], "/RoCE" in device["rest"])
+                devices[key] = (device["name"], "/RoCE" in device["rest"])
     for line in log:
         if used := _NET.search(line.message):
             device_used = devices.get((line.host, used["plugin"], int(used["device"])))
             # NCCL gives merged ports a new number; the fabric is known only if the host has a single kind.
             links = {
-                device.roce
-                for (host, plugin, _), device in devices.items()
+                roce
+                for (host, plugin, _), (_, roce) in devices.items()
                 if host == line.host and plugin == used["plugin"]
             }
-            roce = device_used.roce if device_used else links.pop() if len(links) == 1 else None
+            roce = device_used[1] if device_used else links.pop() if len(links) == 1 else None
             name = _network_name(used["kind"], used["plugin"], roce)
             names.add(name + (" + GPUDirect RDMA" if used["rdma"] else ""))
-            interfaces.update([device_used.name] if device_used else [])
+            interfaces.update([device_used[0]] if device_used else [])
             unnamed = unnamed or device_used is None
     if not names:
         return None

@@ -34,17 +34,17 @@ LINGER_SECONDS = neighbour.MEET_SECONDS
 class Task:
     """This node's part in the job.
 
-    fabric      fabric interface that it shares with the next node; empty if they share only the tailnet
-    own_fabric  fabric interface of its site
-    serves      whether the previous node is in the same site
+    peer        the next node; None if it is the only one
+    fabric      fabric interface of its site; empty if that is the tailnet
+    same_site   whether the next node is in its site
+    serves      whether the previous node is
     """
 
     name: str
     gpus: int
     peer: neighbour.Peer | None
-    same_site: bool
     fabric: str
-    own_fabric: str
+    same_site: bool
     serves: bool
 
 
@@ -52,21 +52,18 @@ def task_of(argument: str, name: str) -> Task:
     """Read one node's part from the argument. Raises ValueError, KeyError or TypeError if it is malformed."""
     data: dict[str, Any] = json.loads(argument)
     nodes = data["nodes"]
-    node = nodes[name]
-    names = sorted(nodes)
-    next_name = names[(names.index(name) + 1) % len(names)]
-    fabric = str(data["fabric"].get(node["site"]) or "")
-    fabric = "" if fabric == "tailscale0" else fabric
-    same_site = nodes[next_name]["site"] == node["site"]
-    count = re.fullmatch(r"[a-z][a-z0-9-]*:(\d{1,3})", str(node["gpus"]), re.ASCII)
+    site, names = nodes[name]["site"], sorted(nodes)
+    place = names.index(name)
+    previous, following = names[place - 1], names[(place + 1) % len(names)]
+    fabric = str(data["fabric"].get(site) or "")
+    count = re.fullmatch(r"[a-z][a-z0-9-]*:(\d{1,3})", str(nodes[name]["gpus"]), re.ASCII)
     return Task(
-        name=name,
-        gpus=int(count[1]) if count else 0,
-        peer=neighbour.Peer(next_name, str(nodes[next_name]["address"])) if next_name != name else None,
-        same_site=same_site,
-        fabric=fabric if same_site else "",
-        own_fabric=fabric,
-        serves=nodes[names[names.index(name) - 1]]["site"] == node["site"],
+        name,
+        int(count[1]) if count else 0,
+        neighbour.Peer(following, str(nodes[following]["address"])) if following != name else None,
+        "" if fabric == "tailscale0" else fabric,
+        nodes[following]["site"] == site,
+        nodes[previous]["site"] == site,
     )
 
 
@@ -87,17 +84,17 @@ def check_paths(task: Task, job: str) -> list[Finding]:
     peer = task.peer
     own_address = ""
     with suppress(OSError):  # it has no such interface, or that has no address
-        own_address = address_of(task.own_fabric)
+        own_address = address_of(task.fabric)
     ports = neighbour.speed_ports(data_ports(health_of(HEALTH)))
     rdma_servers = neighbour.serve_speed(job, ports) if task.serves else []
     server = neighbour.Server(task.name, job, own_address)
     server.start()
+    items = []
     if not server.listens:
         seen = f"none of the ports {', '.join(map(str, neighbour.ports_of(job)))} is free on this node"
-        items = [finding("warning", neighbour.TRANSFER, seen, "see 'ss -tlnp' on the node, then measure again")]
-    else:
-        items = []
-    items += guarded(neighbour.TRANSFER, lambda: neighbour.check_neighbour(peer, job, task.name, task.fabric))
+        items.append(finding("warning", neighbour.TRANSFER, seen, "see 'ss -tlnp' on the node, then measure again"))
+    shared = task.fabric if task.same_site else ""
+    items += guarded(neighbour.TRANSFER, lambda: neighbour.check_neighbour(peer, job, task.name, shared))
     if task.same_site:
         items += guarded(neighbour.SPEED, lambda: neighbour.check_speed(peer, job, ports))
     status = stdout_of("tailscale", "status", "--json")
@@ -121,8 +118,7 @@ def main(arguments: Sequence[str]) -> int:
         wrong = finding("warning", "preflight", "the argument does not name this node", "please report this")
         sys.stdout.write(line(name, [wrong]) + "\n")
         return 0
-    job = f"{os.environ.get('SLURM_JOB_ID', 'none')}"
-    items = check_paths(task, job)
+    items = check_paths(task, os.environ.get("SLURM_JOB_ID", "none"))
     items += guarded("preflight", lambda: run(Machine(task.gpus, health_soon(HEALTH, task.gpus)), JOB))
     # One write, so that lines of other nodes do not come between.
     sys.stdout.write(line(name, items) + "\n")

@@ -29,10 +29,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from components.validation.preflight.adapters import Port
 from components.validation.preflight.findings import Finding, finding, unjudged
 from components.validation.this_node import output_of
+from components.validation.untrusted import read
 
 TRANSFER, CLOCK, SPEED = "MTU", "clock", "RDMA speed"
 PERFTEST = "ib_write_bw"
@@ -83,13 +85,6 @@ def _line(connection: socket.socket) -> dict[str, object]:
     if not isinstance(message, dict):
         raise ConnectionError("no line of preflight's")
     return message
-
-
-def _finite(value: object) -> float:
-    """Return a plausible clock value. Raises ValueError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**40:
-        raise ValueError
-    return float(value)
 
 
 def _send_line(connection: socket.socket, **values: object) -> None:
@@ -153,6 +148,16 @@ class Server(threading.Thread):
 
 
 @dataclass(frozen=True)
+class Answer:
+    """A line of a server."""
+
+    to: str
+    time: float
+    fabric: str = ""
+    port: Annotated[int, range(65536)] = 0
+
+
+@dataclass(frozen=True)
 class Neighbour:
     """A neighbour's answer: how far its clock is ahead, plus or minus `within`, and its place on the fabric."""
 
@@ -175,15 +180,11 @@ def connect(
                     connection.settimeout(STALL_SECONDS)
                     begin = time.time()
                     _send_line(connection, tailrack=job, last=last, to=peer.name, **{"from": node})
-                    answer = _line(connection)
+                    answer = read(Answer, _line(connection))
                     received = time.time()
-                    if answer.get("to") == peer.name:
-                        their_time = _finite(answer.get("time"))
-                        fabric, their_port = str(answer.get("fabric", "")), answer.get("port")
-                        their_port = their_port if isinstance(their_port, int) and 0 < their_port < 65536 else 0
-                        return connection, Neighbour(
-                            their_time - (begin + received) / 2, (received - begin) / 2, fabric, their_port
-                        )
+                    if answer.to == peer.name:
+                        ahead, within = answer.time - (begin + received) / 2, (received - begin) / 2
+                        return connection, Neighbour(ahead, within, answer.fabric, answer.port)
                 except (OSError, ValueError):
                     connection.close()
                     raise
