@@ -3,7 +3,9 @@
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 from docker.errors import DockerException
 from requests import RequestException
@@ -12,6 +14,13 @@ from lab import docker_daemon, images, network, node
 from lab.errors import LabError
 from lab.profiles.machine import PROFILES
 from lab.spec import NetworkSpec, NodeSpec, PoolSpec, parse
+
+# The specification, and what makes and removes the thing, by command.
+_THINGS: dict[str, tuple[type[Any], Callable[..., Any], Callable[..., None]]] = {
+    "network": (NetworkSpec, network.up, network.down),
+    "pool": (PoolSpec, network.join, network.leave),
+    "node": (NodeSpec, node.up, node.down),
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -47,24 +56,16 @@ def _command(arguments: argparse.Namespace) -> str:
     if arguments.command == "image":
         docker_daemon.ensure_daemon()
     client = docker_daemon.connect()
-    match arguments.command:
-        case "image":
-            tags = images.tags()
-            node_image = tags.of_machine(arguments.like, bare=False)
-            images.ensure_images(client, [node_image, tags.control])
-            return json.dumps({"node_image": node_image, "control_image": tags.control})
-        case "network" if arguments.action == "up":
-            return json.dumps(network.up(client, parse(NetworkSpec, sys.stdin.read())).as_json())
-        case "network":
-            network.down(client, parse(NetworkSpec, sys.stdin.read()))
-        case "pool" if arguments.action == "up":
-            return json.dumps(network.join(client, parse(PoolSpec, sys.stdin.read())).as_json())
-        case "pool":
-            network.leave(client, parse(PoolSpec, sys.stdin.read()))
-        case "node" if arguments.action == "up":
-            return json.dumps(asdict(node.up(client, parse(NodeSpec, sys.stdin.read()))))
-        case "node":
-            node.down(client, parse(NodeSpec, sys.stdin.read()))
+    if arguments.command == "image":
+        tags = images.tags()
+        node_image = tags.of_machine(arguments.like, bare=False)
+        images.ensure_images(client, [node_image, tags.control])
+        return json.dumps({"node_image": node_image, "control_image": tags.control})
+    kind, make, remove = _THINGS[arguments.command]
+    spec = parse(kind, sys.stdin.read())
+    if arguments.action == "up":
+        return json.dumps(asdict(make(client, spec)))
+    remove(client, spec)
     return ""
 
 

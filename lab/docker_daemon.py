@@ -47,8 +47,8 @@ def _answers() -> bool:
     return True
 
 
-def ensure_daemon() -> str:
-    """Return the version of the Docker engine; install and start one if none answers.
+def ensure_daemon() -> None:
+    """Have a Docker engine; install and start one if none answers.
 
     Raises LabError with the end of its log when it does not answer within START_LIMIT_S.
     """
@@ -58,10 +58,6 @@ def ensure_daemon() -> str:
             apt_install(["docker.io"])
         _start()
     _raise_watches()
-    client = connect()
-    version = str(client.version()["Version"])
-    client.close()
-    return version
 
 
 def _raise_watches() -> None:

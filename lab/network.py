@@ -3,7 +3,7 @@
 import ipaddress
 import time
 import urllib.request
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import docker
 from docker.errors import APIError, NotFound
@@ -46,10 +46,6 @@ class LabNetwork:
     private_key: str
     networks: dict[str, SiteNetwork]
 
-    def as_json(self) -> dict[str, object]:
-        """Return the fields as plain objects."""
-        return asdict(self)
-
 
 def up(client: docker.DockerClient, spec: NetworkSpec) -> LabNetwork:
     """Make the lab's networks and control server be as `spec` says, from any state, and return where they are.
@@ -74,7 +70,7 @@ def join(client: docker.DockerClient, spec: PoolSpec) -> LabNetwork:
     Raises LabError when there is no such lab, a site or subnet is taken, or the control server does not answer.
     """
     with locked(spec.lock):
-        control = _find_container(client, control_name(spec.lab))
+        control = find_container(client, control_name(spec.lab))
         if control is None:
             raise LabError(
                 f"there is no lab {spec.lab} that pool {spec.pool} could join; bring the stack of its cluster up first"
@@ -207,7 +203,7 @@ def _try_create(
 def _ensure_control(client: docker.DockerClient, lab: str, image: str, networks: dict[str, Network]) -> None:
     """Have the control server run from `image` with its fixed address in each of `networks`."""
     name = control_name(lab)
-    container = _find_container(client, name)
+    container = find_container(client, name)
     if container is not None and container.attrs["Config"]["Image"] != image:
         container.remove(force=True)
         container = None
@@ -245,7 +241,8 @@ def _attach(container: Container, networks: dict[str, Network]) -> None:
         container.start()
 
 
-def _find_container(client: docker.DockerClient, name: str) -> Container | None:
+def find_container(client: docker.DockerClient, name: str) -> Container | None:
+    """Return the container called `name`, or None."""
     try:
         return client.containers.get(name)
     except NotFound:
@@ -296,7 +293,7 @@ def _wait_for_control(client: docker.DockerClient, lab: str, address: str) -> No
         except OSError as error:
             if time.monotonic() > deadline:
                 name = control_name(lab)
-                container = _find_container(client, name)
+                container = find_container(client, name)
                 tail = container.logs(tail=3).decode(errors="replace") if container else "the container is gone"
                 lines = " | ".join(tail.strip().splitlines())
                 raise LabError(

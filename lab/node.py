@@ -22,7 +22,7 @@ from lab.commands import run
 from lab.errors import LabError
 from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, container_name, network_name
 from lab.keys import ensure_client_key, new_key_pair
-from lab.network import CONTROL_NAME, ensure_fabric, find_network, subnet_of
+from lab.network import CONTROL_NAME, ensure_fabric, find_container, find_network, subnet_of
 from lab.profiles.machine import Like, host_name, interface, login, own_files
 from lab.progress import say
 from lab.spec import NodeSpec
@@ -112,14 +112,6 @@ def down(client: docker.DockerClient, spec: NodeSpec) -> None:
 def _export(name: str) -> str:
     """Return the name of the volume of a container that can have the share."""
     return f"{name}-export"
-
-
-def find_container(client: docker.DockerClient, name: str) -> Container | None:
-    """Return the container called `name`, or None."""
-    try:
-        return client.containers.get(name)
-    except NotFound:
-        return None
 
 
 def cgroup_hierarchy(root: Path = Path("/sys/fs/cgroup")) -> Path:
