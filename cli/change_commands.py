@@ -113,11 +113,11 @@ def preview(arguments: argparse.Namespace, console: Console) -> int:
 def reap(arguments: argparse.Namespace, console: Console) -> int:
     """Destroy a pool that has been idle for too long; print the decision and its reason."""
     deployment = open_stack.open_quietly(arguments, console)
-    decision = decide(deployment)
-    if not decision.destroy:
-        say(console, f"Keeping stack {arguments.stack}: {decision.why}.")
+    use = decide(deployment)
+    if not use.unused:
+        say(console, f"Keeping stack {arguments.stack}: {use.why}.")
         return 0
-    say(console, f"Destroying stack {arguments.stack}: {decision.why}.")
+    say(console, f"Destroying stack {arguments.stack}: {use.why}.")
     arguments.cluster_gone = False
     status = 1
     try:

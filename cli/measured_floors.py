@@ -46,8 +46,8 @@ def floors(outputs: Mapping[str, Any], make: Make = _NO_STACK) -> Floors:
     if not measured:
         raise CliError(f"nothing has been measured: run {make('up')} first")
     trained = outputs.get("training")
-    refused = [f"{scope.title}: {why}" for scope in measured if (why := unsound(scope))]
-    if trained and (why := unsound_training(trained)):
+    refused = [f"{scope.title}: {why}" for scope in measured if (why := unsound(scope.result))]
+    if trained and (why := unsound(trained)):
         refused.append(f"training: {why}")
     if refused:
         raise CliError(
@@ -60,26 +60,16 @@ def floors(outputs: Mapping[str, Any], make: Make = _NO_STACK) -> Floors:
     return Floors(by_scope, _training_floor(trained) if trained else None)
 
 
-def unsound(scope: Scope) -> str:
-    """Return why a measurement cannot give a floor; "" if it can."""
-    result = scope.result
+def unsound(result: Mapping[str, Any]) -> str:
+    """Return why a measurement or a training benchmark cannot give a floor; "" if it can."""
     if result["verdict"] not in ("PASS", "UNJUDGED"):
         return f"its verdict is {result['verdict']}"
-    if result["busbw_gb_per_s"] is None or result["wrong"] != 0:
+    if "busbw_gb_per_s" in result and (result["busbw_gb_per_s"] is None or result["wrong"] != 0):
         return "it has no bandwidth with correct data"
     if result["left_out"]:
         return f"{', '.join(result['left_out'])} did not take part"
-    if scope.suspects:
-        return f"{' and '.join(scope.suspects[0]['nodes'])} held the others back"
-    return ""
-
-
-def unsound_training(result: Mapping[str, Any]) -> str:
-    """Return why a training benchmark cannot give a floor; "" if it can."""
-    if result["verdict"] not in ("PASS", "UNJUDGED"):
-        return f"its verdict is {result['verdict']}"
-    if result["left_out"]:
-        return f"{', '.join(result['left_out'])} did not take part"
+    if suspects := result.get("suspects"):
+        return f"{' and '.join(suspects[0]['nodes'])} held the others back"
     return ""
 
 

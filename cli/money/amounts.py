@@ -17,7 +17,9 @@ from cli.pulumi.workspace import CliError
 from cli.run_events import nodes_of
 from components.roles.commands.tailrack.costs import ESTIMATE, Cost, as_rows, longest_idle, sums
 from components.roles.commands.tailrack.host import COMMAND
+from components.roles.commands.tailrack.idle import Use
 from components.settings.money import CURRENCIES, DEFAULT_CURRENCY
+from components.validation.untrusted import read
 from stacks.config import PoolConfig, StackConfig
 
 
@@ -95,24 +97,17 @@ def _named(names: tuple[str, ...]) -> str:
 _NODE = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
-@dataclass(frozen=True)
-class Decision:
-    """Whether to destroy a stack now, and the reason, which follows `Keeping stack x: `."""
+def decide(deployment: Deployment) -> Use:
+    """Return whether to destroy a stack now, and the reason, which follows `Keeping stack x: `.
 
-    destroy: bool
-    why: str
-
-
-def decide(deployment: Deployment) -> Decision:
-    """Ask the cluster, which drains the pool's nodes if they are unused.
-
-    Raises CliError if the use is unknown; then nothing is destroyed.
+    It asks the cluster, which drains the pool's nodes if they are unused. Raises CliError if the use is unknown; then
+    nothing is destroyed.
     """
     config = deployment.config()
     if not isinstance(config, PoolConfig):
-        return Decision(False, "it is a cluster, and only pools are destroyed when idle")
+        return Use(False, "it is a cluster, and only pools are destroyed when idle")
     if config.idle_limit_minutes is None:
-        return Decision(False, "its config has no idle_limit_minutes")
+        return Use(False, "its config has no idle_limit_minutes")
     cluster = deployment.outputs().get("cluster")
     resources = deployment.made()
     if not cluster:
@@ -121,24 +116,23 @@ def decide(deployment: Deployment) -> Decision:
                 "the last run of this stack did not finish, so it is unknown whether its machines are used: "
                 f"run {deployment.make('up')} or {deployment.make('down')}"
             )
-        return Decision(False, "it has no resources")
+        return Use(False, "it has no resources")
     # Include the nodes of a later run that did not finish.
     names = sorted({str(node["name"]) for node in cluster.get("nodes", ())} | {*nodes_of(resources)})
     words = ["idle", "--json", "--take-out", "--minutes", str(config.idle_limit_minutes)]
     # Only root may drain nodes.
     command = as_root(COMMAND, *words, *filter(_NODE.fullmatch, names))
-    return _decision_from(ask_head(deployment, resources, str(cluster.get("head", "")), command))
+    return _read_use(ask_head(deployment, resources, str(cluster.get("head", "")), command))
 
 
-def _decision_from(answer: str) -> Decision:
-    """Return the decision in the output of `tailrack idle --json`; CliError for any other output."""
+def _read_use(answer: str) -> Use:
+    """Return the output of `tailrack idle --json`; CliError for any other output."""
     try:
-        report = json.loads(answer)
-        if isinstance(report["unused"], bool) and isinstance(report["why"], str):
-            return Decision(report["unused"], one_line(report["why"]))
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise CliError(f"the head node did not report whether the pool is in use: {one_line(answer[-200:]) or 'nothing'}")
+        use = read(Use, json.loads(answer))
+    except ValueError:
+        problem = one_line(answer[-200:]) or "nothing"
+        raise CliError(f"the head node did not report whether the pool is in use: {problem}") from None
+    return Use(use.unused, one_line(use.why))
 
 
 def change(deployment: Deployment) -> list[str]:

@@ -51,8 +51,8 @@ def comment(stack: str, plan: Plan, failures: Sequence[Failure], checks: Checks,
 def _summary_sections(plan: Plan) -> Iterator[str]:
     if plan.machines:
         yield f"**Machines:** {', '.join(_machines(plan.machines))}."
-    for effect in plan.effects:
-        yield f"**{effect.name}:**\n{_fenced(chr(10).join(effect.lines), 'diff')}"
+    for name, changed in plan.effects.items():
+        yield f"**{name}:**\n{_fenced(chr(10).join(changed), 'diff')}"
     if plan.measured:
         yield "\n".join(["**Measured:**", "", *map(_measured, plan.measured)])
 

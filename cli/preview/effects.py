@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -27,16 +26,8 @@ _OF_NODE = "node_slurm_conf"
 _SLURM_CONF = ("slurm_slurm_conf", "pool_slurm_conf")
 
 
-@dataclass(frozen=True)
-class Effect:
-    """Lines of a diff, under a name that users know."""
-
-    name: str
-    lines: list[str]
-
-
-def effects(changes: Sequence[Change], resources: Sequence[Made]) -> list[Effect]:
-    """Return the effects of changes.
+def effects(changes: Sequence[Change], resources: Sequence[Made]) -> dict[str, list[str]]:
+    """Return the effects of changes: lines of a diff, by a name that users know.
 
     resources   of the last run
     """
@@ -53,7 +44,7 @@ def effects(changes: Sequence[Change], resources: Sequence[Made]) -> list[Effect
         "Tailnet policy": (line for change in changes for line in _policy(change)),
     }
     shown = {name: list(dict.fromkeys(map(one_line, lines))) for name, lines in by_name.items()}
-    return [Effect(name, lines) for name, lines in shown.items() if lines]
+    return {name: lines for name, lines in shown.items() if lines}
 
 
 def _values(changes: Iterable[Change], names: Sequence[str]) -> Iterator[str]:

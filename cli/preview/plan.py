@@ -9,8 +9,8 @@ from itertools import chain
 
 from cli.output.progress import MARKS
 from cli.output.terminal import one_line
-from cli.preview import effects
 from cli.preview.change import Change, changes, folded, in_order, split
+from cli.preview.effects import effects
 from cli.run_events import OPERATIONS, Event, Made, Summary
 from components.measurement_jobs.scopes import measured_nodes, why_measured
 from components.steps.command_line import is_step, read_request
@@ -60,7 +60,7 @@ class Plan:
 
     counts: Mapping[str, int]
     machines: list[Machines]
-    effects: list[effects.Effect]
+    effects: Mapping[str, list[str]]
     measured: list[Measured]
     work: list[Work]
     perhaps: list[Work]
@@ -81,7 +81,7 @@ class Plan:
         return cls(
             counts,
             _machines(certain),
-            effects.effects(certain, resources),
+            effects(certain, resources),
             [_measured(measured[name]) for name in sorted(measured)],
             list(_alike([(change, change.lines()) for change in rest])),
             list(_alike([(change, []) for change in _perhaps(all_changes, resources)])),
@@ -204,9 +204,9 @@ def _lines(plan: Plan) -> Iterator[str]:
     for machines in plan.machines:
         names = ", ".join(folded(machines.names))
         yield f" {MARKS[machines.operation]} {f'{machines.kind} ' if machines.kind else ''}{names}"
-    for effect in plan.effects:
-        yield f"   {effect.name}"
-        yield from (f"      {line}" for line in effect.lines)
+    for name, lines in plan.effects.items():
+        yield f"   {name}"
+        yield from (f"      {line}" for line in lines)
     for measured in plan.measured:
         why = f" (changed: {', '.join(measured.why)})" if measured.why else ""
         yield _line(Work(measured.operation, f"measure {measured.scope}", measured.nodes, []), measured.operation) + why

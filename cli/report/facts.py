@@ -17,7 +17,7 @@ _WORST_FIRST = ("error", "warning", "info")
 # The preflight's text about a pair of nodes in "tailnet traffic", and in "tailnet path".
 _TRAFFIC = re.compile(
     r"(?P<name>\S+) by (?P<path>direct|relay|peer-relay|idle): "
-    r"(?P<sent>\d{1,18}) B sent, (?P<received>\d{1,18}) B received",
+    r"(?P<sent>\d{1,18}) B sent, (?P<received>\d{1,18}) B received$",
     re.ASCII,
 )
 _REACHED = re.compile(
@@ -205,19 +205,16 @@ def pairs(outputs: Mapping[str, Any]) -> list[Pair]:
     joined = zip(nodes, outputs["cluster"]["nodes"][1:], strict=True)
     by_ends = {frozenset((name, head)): Pair(head, name, str(node["path"])) for name, node in joined}
     for scope in scopes(outputs):
-        for finding in scope.findings:
-            match = _REACHED.match(finding["seen"]) if finding["check"] == "tailnet path" else None
-            if match and {match["name"], finding["node"]} <= {*order} and match["name"] != finding["node"]:
-                by_ends[frozenset((finding["node"], match["name"]))] = Pair(
-                    finding["node"], match["name"], match["path"]
-                )
-        for finding in scope.traffic:
-            match = _TRAFFIC.fullmatch(finding["seen"])
-            if match and {match["name"], finding["node"]} <= {*order} and match["name"] != finding["node"]:
-                ends = frozenset((finding["node"], match["name"]))
-                old = by_ends.get(ends)
-                path = old.path if match["path"] == "idle" and old else match["path"]
-                by_ends[ends] = Pair(finding["node"], match["name"], path, int(match["sent"]), int(match["received"]))
+        for finding in [*scope.findings, *scope.traffic]:
+            pattern = {"tailnet path": _REACHED, TRAFFIC: _TRAFFIC}.get(finding["check"])
+            match = pattern.match(finding["seen"]) if pattern else None
+            if not match or not {match["name"], finding["node"]} <= {*order} or match["name"] == finding["node"]:
+                continue
+            ends, counts = frozenset((finding["node"], match["name"])), match.groupdict()
+            old = by_ends.get(ends)
+            path = old.path if match["path"] == "idle" and old else match["path"]
+            bytes_ = [int(counts[way]) if way in counts else None for way in ("sent", "received")]
+            by_ends[ends] = Pair(finding["node"], match["name"], path, *bytes_)
     return sorted(by_ends.values(), key=lambda pair: sorted((order.index(pair.first), order.index(pair.second))))
 
 

@@ -176,8 +176,8 @@ def test_a_line_of_slurm_conf_goes_with_the_last_node_that_brings_it() -> None:
     line = "NodeSet=gpu-h200 Feature=gpu-h200"
     state = [Made(f"urn::{name}-register", stdin=header(node_slurm_conf=line)["stdin"]) for name in ("a", "b")]
     gone = [start(f"{name}-register", "delete", before=header(node_slurm_conf=line)) for name in ("a", "b")]
-    assert [effect.lines for effect in Plan.of(gone, state, Summary()).effects] == [[f"- {line}"]]
-    assert Plan.of(gone[:1], state, Summary()).effects == []
+    assert [*Plan.of(gone, state, Summary()).effects.values()] == [[f"- {line}"]]
+    assert Plan.of(gone[:1], state, Summary()).effects == {}
 
 
 def test_the_lines_of_slurm_conf_that_come_with_a_new_node_are_shown_or_said_to_be_possible() -> None:
@@ -188,7 +188,7 @@ def test_the_lines_of_slurm_conf_that_come_with_a_new_node_are_shown_or_said_to_
         nodes = [start(node, "create", "tailrack:cluster:ComputeNode", after=after) for node in ("n2", "n3")]
         member = step("n2-register", "n2", "export", "create", after={"stdin": UNKNOWN})
         plan = Plan.of([*nodes, member], made, Summary())
-        return [line for effect in plan.effects if effect.name == "slurm.conf" for line in effect.lines]
+        return plan.effects.get("slurm.conf", [])
 
     assert slurm_conf("h200", there) == [
         "+ NodeSet=gpu-h200 Feature=gpu-h200",

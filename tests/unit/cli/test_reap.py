@@ -9,11 +9,12 @@ import pytest
 
 from cli import change_commands, commands, open_stack
 from cli.money import amounts
-from cli.money.amounts import Decision, decide
+from cli.money.amounts import decide
 from cli.output.make_command import Make
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.run_events import Made
+from components.roles.commands.tailrack.idle import Use
 from stacks.config import PoolConfig, parse
 from tests.unit.configs import RawConfig
 from tests.unit.stacks.test_pool import POOL as POOL_OF_NODES
@@ -46,7 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_it_asks_for_all_nodes_of_the_pool_with_its_limit_and_as_root(asked: list[str]) -> None:
     decision = decide(pool())
-    assert decision == Decision(True, "all 2 nodes have been idle for 31 min or more, longer than 30")
+    assert decision == Use(True, "all 2 nodes have been idle for 31 min or more, longer than 30")
     (command,) = asked
     assert command.count("idle --json --take-out --minutes 30 c1 c2") == 3
     assert "reboot" not in command
@@ -54,11 +55,11 @@ def test_it_asks_for_all_nodes_of_the_pool_with_its_limit_and_as_root(asked: lis
 
 def test_a_cluster_and_a_pool_without_a_limit_are_kept_unasked(asked: list[str], lab_config: RawConfig) -> None:
     raw = {key: value for key, value in POOL.items() if key != "idle_limit_minutes"}
-    assert decide(pool(raw)) == Decision(False, "its config has no idle_limit_minutes")
-    assert decide(pool(outputs={}, made=())) == Decision(False, "it has no resources")
+    assert decide(pool(raw)) == Use(False, "its config has no idle_limit_minutes")
+    assert decide(pool(outputs={}, made=())) == Use(False, "it has no resources")
     cluster = parse(lab_config, base_dir=Path())
     decision = decide(cast(Deployment, SimpleNamespace(config=lambda: cluster)))
-    assert (decision.destroy, "only pools" in decision.why) == (False, True)
+    assert (decision.unused, "only pools" in decision.why) == (False, True)
     with pytest.raises(CliError, match="did not finish"):
         decide(pool(outputs={}))
     assert asked == []
@@ -71,7 +72,7 @@ def test_words_of_a_head_node_that_are_none_take_nothing_away(monkeypatch: pytes
         decide(pool())
 
 
-def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, decision: Decision, down: Any) -> int:
+def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, decision: Use, down: Any) -> int:
     monkeypatch.setattr(open_stack, "open_deployment", lambda *_: SimpleNamespace(make=Make("burst")))
     monkeypatch.setattr(open_stack, "find_engine", lambda _: None)
     monkeypatch.setattr(change_commands, "decide", lambda _: decision)
@@ -80,7 +81,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, decision: Decision,
 
 
 def test_a_pool_that_is_kept_is_a_sentence_and_no_failure(monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
-    assert command(monkeypatch, tmp_path, Decision(False, "c1 has jobs"), pytest.fail) == 0
+    assert command(monkeypatch, tmp_path, Use(False, "c1 has jobs"), pytest.fail) == 0
     assert capsys.readouterr().err == "Keeping stack burst: c1 has jobs.\n"
 
 
@@ -91,7 +92,7 @@ def test_an_unused_pool_is_removed_as_by_make_down(monkeypatch: Any, tmp_path: P
         gone.append(arguments.cluster_gone)
         return 0
 
-    status = command(monkeypatch, tmp_path, Decision(True, "idle"), down)
+    status = command(monkeypatch, tmp_path, Use(True, "idle"), down)
     assert (status, gone) == (0, [False])
     assert capsys.readouterr().err == "Destroying stack burst: idle.\n"
 
@@ -103,5 +104,5 @@ def test_a_failed_removal_reports_drained_nodes(monkeypatch: Any, tmp_path: Path
             raise CliError("the state is locked")
         return 1
 
-    assert command(monkeypatch, tmp_path, Decision(True, "idle"), down) == 1
+    assert command(monkeypatch, tmp_path, Use(True, "idle"), down) == 1
     assert "The pool's nodes are drained and take no jobs. Run make reap STACK=burst again" in capsys.readouterr().err
