@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pulumi
 
@@ -42,20 +41,6 @@ def scripts_for_nodes(roles: Sequence[Role], *, pods: bool) -> tuple[composition
     """Return the scripts of the head node's steps for nodes: registration and measurement. `pods`: some are pods."""
     of_pods = [composition.compose(composition.on_pods(roles), composition.REGISTER_OF_POD)] if pods else []
     return composition.compose(roles, composition.REGISTER), *of_pods, plan.script()
-
-
-def _optional_scripts(settings: ClusterSettings) -> tuple[composition.Script, ...]:
-    """Return the scripts of the measurements that the config turns on."""
-    return tuple(plan.script(job.command) for job in job_plans(settings, {}).values())
-
-
-def _restored(joined: Mapping[str, Any]) -> tuple[int, int]:
-    return joined.get("restored_made") or 0, joined.get("restored_age") or 0
-
-
-def _join_limit(settings: ClusterSettings) -> int:
-    restores = settings.head.restore_from and settings.backup and settings.backup.homes
-    return HOMES_LIMIT_SECONDS if restores else TIME_LIMIT_SECONDS
 
 
 class HeadNode(Member):
@@ -104,9 +89,12 @@ class HeadNode(Member):
         head_script = composition.compose(roles, phases, leaves=True).with_texts({"head_expire_plan": expire.file})
         self._roles, self._services = roles, composition.compose(roles, composition.SERVICES)
         self._secrets = secrets
-        node_scripts = (*scripts_for_nodes(roles, pods=pods), *_optional_scripts(settings))
+        measurements = [plan.script(job.command) for job in job_plans(settings, {}).values()]
+        node_scripts = (*scripts_for_nodes(roles, pods=pods), *measurements)
         delivered = self._deliver((prepare_script, head_script, self._services, *node_scripts), values)
-        checked, renewed, limit = (*composition.CHECK, *composition.JOIN), access.renewed_secrets, _join_limit(settings)
+        checked, renewed = (*composition.CHECK, *composition.JOIN), access.renewed_secrets
+        restores = settings.head.restore_from and settings.backup and settings.backup.homes
+        limit = HOMES_LIMIT_SECONDS if restores else TIME_LIMIT_SECONDS
         prepare = self._prepare(prepare_script, checked, values, delivered, limit, needed=True, renewed=renewed)
         self.facts = prepare.result
         self.gpus = detected_gpus(host, self.facts)
@@ -171,8 +159,8 @@ class HeadNode(Member):
             open_ports=self.facts["open_ports"],
             user_limits=head.result["user_limits"],
             left_groups=head.result["left_groups"],
-            joined=self.facts,
-        ).apply(lambda resolved: warnings_about(settings, restored=_restored(resolved.pop("joined")), **resolved))
+            restored=self.facts.apply(lambda facts: [facts.get("restored_made"), facts.get("restored_age")]),
+        ).apply(lambda resolved: warnings_about(settings, **resolved))
         self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})
 
     def services(self) -> Step:

@@ -24,7 +24,7 @@ def warnings_about(
     open_ports: Sequence[int],
     user_limits: str,
     left_groups: Sequence[str],
-    restored: tuple[int, int],
+    restored: Sequence[int | None],
 ) -> list[str]:
     """Return the notes about a cluster.
 
@@ -32,7 +32,7 @@ def warnings_about(
     open_ports        ports of the cluster that the head node also needs for other NFS users
     user_limits       the reason why users on the head node are not limited (role user_limits); `none` if they are
     left_groups       groups whose folders stay on the share, although the config no longer has them (role user_groups)
-    restored          time of the backup that the head node was restored from, and its age then, in seconds; 0 for none
+    restored          time of the backup that the head node was restored from, and its age then, in seconds, if any
     """
     notes = []
     if not own_file_system:
@@ -58,7 +58,7 @@ def warnings_about(
             f"{settings.head.name}."
         )
     made_at, age = restored
-    if made_at:
+    if made_at and age is not None:
         date = datetime.fromtimestamp(made_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
         notes.append(
             f"{settings.head.name} was restored from the backup of {date}, which was {age // 3600} h "

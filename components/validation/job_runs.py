@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,6 @@ from components.validation.slurm_jobs import Limits, Order, answer, limits_of, r
 from components.validation.storage_job import FIGURES_FILE, PLAN
 from components.validation.storage_node import remove
 from components.validation.training_verdict import judge_training
-
-
-def measure_storage(_: Sequence[str]) -> int:
-    """Measure, print the report, return the exit status."""
-    return answer(_storage)
-
-
-def measure_training(_: Sequence[str]) -> int:
-    """Train, print the report, return the exit status."""
-    return answer(_training)
 
 
 def _storage(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -76,3 +67,7 @@ def _training(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def _options(plan: Mapping[str, Any], nodes: Sequence[str], per_node: int = 1) -> list[str]:
     sites = len({plan["sites"][node] for node in nodes})
     return [f"--ntasks={len(nodes) * per_node}", f"--ntasks-per-node={per_node}", f"--switches={sites}"]
+
+
+# Commands: they measure, print the report and return the exit status.
+measure_storage, measure_training = partial(answer, _storage), partial(answer, _training)

@@ -8,6 +8,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -297,11 +298,10 @@ def _nodes_of(groups: Sequence[Group]) -> list[str]:
     return sorted(node for group in groups for node in group.nodes)
 
 
-def main(_: Sequence[str]) -> int:
-    """Measure, print the report, return the exit status."""
+def _measure(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    plan = {**task["plan"], "cpu_job": task["cpu_job"]}
+    return MeasurementRun(plan, task["nodes"], task["absent"], folder).measure()
 
-    def measure(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        plan = {**task["plan"], "cpu_job": task["cpu_job"]}
-        return MeasurementRun(plan, task["nodes"], task["absent"], folder).measure()
 
-    return answer(measure)
+# Measure, print the report, return the exit status.
+main = partial(answer, _measure)

@@ -223,13 +223,6 @@ class _Printed:
     half: float
 
 
-@dataclass(frozen=True)
-class _Columns:
-    names: tuple[str, ...]
-    starts: tuple[int, int]
-    width: int
-
-
 def parse(output: str, collective: str = "all_reduce") -> Table:
     """Return the table in a job's standard output, with or without NCCL's log lines. Raises nothing."""
     text, _ = separate(output)
@@ -254,7 +247,8 @@ class _Reader:
         self.ranks, self.collective = ranks, collective
         self.problems: list[str] = []
         self.rows: list[Row] = []
-        self.columns: _Columns | None = None
+        self.names: list[str] = []
+        self.starts: list[int] = []  # the columns of both halves
         self.slack = 0.0  # error of the sum of bus bandwidths from rounded times
         self.out_of_bounds: int | None = None
         self.average: _Printed | None = None
@@ -271,13 +265,13 @@ class _Reader:
                 self.out_of_bounds = int(match["count"])
             elif match := _AVERAGE.fullmatch(line):
                 self.average = _printed(match["value"], significant=6)
-            elif fields and self.columns and _INTEGER.fullmatch(fields[0]):
-                self._read_row(self.columns, fields)
+            elif fields and self.names and _INTEGER.fullmatch(fields[0]):
+                self._read_row(fields)
         except _Unreadable as problem:
             self.problems.append(str(problem))
 
     def _read_header(self, names: list[str]) -> None:
-        if self.columns:
+        if self.names:
             raise _Unreadable("the output has more than one table: the ranks did not run as one program")
         starts = [place for place, name in enumerate(names) if name == "time"]
         if "cputime" in names:
@@ -286,12 +280,12 @@ class _Reader:
             raise _Unreadable(f"the table's header is not one of nccl-tests: {' '.join(names)}")
         if any(names[s + 3 : s + 4] not in (["#wrong"], ["error"]) for s in starts):
             raise _Unreadable(f"the table's header is incomplete or unknown: {' '.join(names)}")
-        width = len(names) + names.count("timestamp")  # a timestamp is two words, date and time
-        self.columns = _Columns(tuple(names), (starts[0], starts[1]), width)
+        self.names, self.starts = names, starts
 
-    def _read_row(self, columns: _Columns, fields: list[str]) -> None:
-        if len(fields) != columns.width:
-            raise _Unreadable(f"the row of {fields[0]} bytes has {len(fields)} of {columns.width} fields")
+    def _read_row(self, fields: list[str]) -> None:
+        width = len(self.names) + self.names.count("timestamp")  # a timestamp is two words, date and time
+        if len(fields) != width:
+            raise _Unreadable(f"the row of {fields[0]} bytes has {len(fields)} of {width} fields")
         if self.ranks is None:
             raise _Unreadable(f"the row of {fields[0]} bytes cannot be judged: the output names no ranks")
         size, count, kind = int(fields[0]), fields[1], fields[2]
@@ -300,10 +294,10 @@ class _Reader:
             raise _Unreadable(f"the row of {size} bytes contradicts itself: {count} elements of type {kind}")
         if any(row.size_bytes == size for row in self.rows):
             raise _Unreadable(f"{size} bytes appear twice in the table")
-        halves = [self._timing(columns, fields, start, size, self.ranks) for start in columns.starts]
+        halves = [self._timing(fields, start, size, self.ranks) for start in self.starts]
         self.rows.append(Row(size, halves[0], halves[1]))
 
-    def _timing(self, columns: _Columns, fields: list[str], start: int, size: int, ranks: int) -> Timing:
+    def _timing(self, fields: list[str], start: int, size: int, ranks: int) -> Timing:
         time, algbw, busbw = (_printed(word) for word in fields[start : start + 3])
         if time.value == 0:
             raise _Unreadable(f"the row of {size} bytes has a time of 0")
@@ -319,14 +313,14 @@ class _Reader:
                 )
         self.slack += (fastest - slowest) * factor if factor else 0.0
         deviation = _printed(fields[start + 3]).value if fields[start + 3] != "N/A" else None
-        counted = deviation is not None and columns.names[start + 3] == "#wrong"
+        counted = deviation is not None and self.names[start + 3] == "#wrong"
         wrong = int(deviation) if deviation is not None and counted else None
         return Timing(time.value, exact, exact * factor, wrong, checked=deviation is not None)
 
     def table(self, hosts: tuple[str, ...], cut: str) -> Table:
         problems = list(self.problems)
         average = None
-        if self.columns is None:
+        if not self.names:
             problems.append("the output has no table")
         elif self.out_of_bounds is None or self.average is None:
             tail = f"; it ends with {cut.strip()[-80:]!r}" if cut.strip() else ""

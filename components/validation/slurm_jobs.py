@@ -113,7 +113,7 @@ def run_jobs(orders: Iterable[Order], limits: Limits) -> list[dict[str, Any]]:
     return [_report(job) for job in jobs]
 
 
-def answer(measure: Callable[[Mapping[str, Any], Path], Mapping[str, Any]]) -> int:
+def answer(measure: Callable[[Mapping[str, Any], Path], Mapping[str, Any]], _: Sequence[str]) -> int:
     """Read a task from stdin, measure in its folder, print the report for JobReport, and return the exit status.
 
     The task is JSON: the `plan` (components/measurement_jobs/), the `nodes` that take part, the reasons for `absent`

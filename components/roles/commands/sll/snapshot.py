@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypedDict
+from typing import Any
 
 from components.node.minute import shared_answer
 from components.roles.commands.tailrack.elastic import Status, read_statuses, renting
@@ -18,59 +18,18 @@ from components.validation.preflight.findings import plain
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=([0-9]+)")
 
 
-class Row(TypedDict):
-    """A waiting or running job; each text is one printable line.
-
-    job      its id, `12_3` for a task of an array
-    nodes    names in Slurm's short form; empty while it waits
-    count    number of nodes that it requests or has
-    gpus     number of GPUs in total
-    gpu_use  how a running job uses its GPUs, such as `35 %` or `0 %, 2 idle`; empty if unknown
-    gpu_idle, gpu_memory, gpu_hours, cost   so far: share of idle samples, most used memory of one GPU, hours, money
-    start    Unix seconds; 0 while it waits
-    sites    the sites of its nodes
-    why      a sentence on why it waits; empty when it runs
-    """
-
-    job: str
-    name: str
-    user: str
-    state: str
-    nodes: str
-    count: int
-    gpus: int
-    gpu_use: str
-    gpu_idle: str
-    gpu_memory: str
-    gpu_hours: str
-    cost: str
-    start: int
-    sites: list[str]
-    why: str
-
-
-class Snapshot(TypedDict):
-    """The state of the cluster at one moment.
-
-    time    Unix seconds
-    nodes   number of nodes
-    out     names of nodes that take no jobs
-    gpus    number of GPUs of all nodes
-    error   empty, or why the snapshot is old
-    """
-
-    time: float
-    jobs: list[Row]
-    nodes: int
-    out: list[str]
-    gpus: int
-    error: str
+# A waiting or running job, and the state of the cluster at one moment, as `sll --json` prints them.
+Row = dict[str, Any]
+Snapshot = dict[str, Any]
 
 
 def snapshot(
     jobs: Iterable[Job], nodes: Sequence[Node], sites: Mapping[str, str], now: float, pools: Sequence[Status] = ()
 ) -> Snapshot:
     """Return a snapshot: running jobs first, the oldest at the top, then waiting ones.
+
+    It has the `time` in Unix seconds; the number of `nodes` and of their `gpus`; the names of nodes that are `out`; and
+    `error`, why the snapshot is old, or empty.
 
     sites   site of each node, by name; nodes without a site are missing
     pools   reports of elastic pools
@@ -126,6 +85,18 @@ def _row(
     pools: Sequence[Status],
     now: float,
 ) -> Row:
+    """Return a row, in which each text is one printable line.
+
+    job      its id, `12_3` for a task of an array
+    nodes    names in Slurm's short form; empty while it waits
+    count    number of nodes that it requests or has
+    gpus     number of GPUs in total
+    gpu_use  how a running job uses its GPUs, such as `35 %` or `0 %, 2 idle`; empty if unknown
+    gpu_idle, gpu_memory, gpu_hours, cost   so far: share of idle samples, most used memory of one GPU, hours, money
+    start    Unix seconds; 0 while it waits
+    sites    the sites of its nodes
+    why      a sentence on why it waits; empty when it runs
+    """
     names = _names(job.nodes)
     use, idle, memory, hours, cost = gpu_figures("" if job.waits else job.admin_comment)
     awaited = renting(names, pools, now) if job.configuring else []
