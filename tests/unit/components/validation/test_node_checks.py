@@ -19,7 +19,6 @@ from components.validation.preflight.findings import CommandResult, Finding, Hea
 from components.validation.preflight.holders import device_numbers
 from components.validation.preflight.node import check_synchronized
 from components.validation.preflight.xids import check_xids
-from tests.unit.fake_nvidia_smi import gpu, xml
 
 Write = Callable[[str, str], Path]
 XID_79 = "NVRM: Xid (PCI:0000:18:00): 79, pid=1234, name=python, GPU has fallen off the bus."
@@ -108,22 +107,6 @@ def test_a_gpu_that_was_reset_is_held_against_no_older_event() -> None:
     assert [item["seen"].partition(": Xid")[0] for item in check_xids(log)] == ["GPU 0000:3b:00.0"]
     again = list(check_xids(f"{log}\n{XID_79}\n{RESET}"))
     assert [(item["severity"], "times" in item["seen"]) for item in again] == [("error", False)] * 3
-
-
-@pytest.mark.parametrize(
-    ("told", "words"),
-    [
-        ("<remapped_rows><remapped_row_failure>Yes</remapped_row_failure></remapped_rows>", "a row remap failed"),
-        ("<remapped_rows><remapped_row_pending>Yes</remapped_row_pending></remapped_rows>", "a row remap is pending"),
-        ("<ecc_errors><volatile><dram_uncorrectable>3</dram_uncorrectable></volatile></ecc_errors>", "3 memory errors"),
-        ("<gpu_recovery_action>Reset</gpu_recovery_action>", "its driver asks for 'Reset'"),
-    ],
-)
-def test_a_driver_message_about_a_gpu_is_an_error(told: str, words: str, tmp_path: Path) -> None:
-    text = xml([gpu(0)])
-    for whole in (text, text.replace("</gpu>", f"{told}</gpu>")):
-        found = errors(on(tmp_path, gpus=1, health=Health(int(time.time()), {"nvidia-smi": CommandResult(0, whole)})))
-        assert any(words in each for each in found) == (whole != text)
 
 
 def test_an_nvidia_smi_of_an_unknown_form_is_unjudged(tmp_path: Path, write: Write) -> None:

@@ -84,13 +84,14 @@ def test_fields_of_a_sick_gpu_keep_their_severity(fields: str, severity: str) ->
         (Answer(0, "active\n"), ""),
         (Answer(0, "Warning: a unit file has changed\nactive\n"), ""),
         (Answer(3, "activating\n"), "warning"),
-        (Answer(3, "failed\n"), "error"),
+        *((Answer(3, state), "error") for state in ("failed\n", "inactive\n", "")),
         (Answer(None, ""), "info"),
         (Answer(127, "no such file"), "info"),
     ],
 )
 def test_a_starting_or_silent_fabric_manager_drains_no_node(look: Answer, severity: str) -> None:
     assert worst(gpus.check_fabric_manager(look, 4)) == severity
+    assert not list(gpus.check_fabric_manager(look, 0))
 
 
 ALL_DOWN = "\t NVML: Unable to retrieve NVLink information as all links are inActive\n"

@@ -59,25 +59,12 @@ def test_a_finding_names_the_gpus_address(before: str, after: str, expected: str
     ("look", "expected"),
     [
         (CommandResult(None, ""), "error GPU driver: nvidia-smi does not answer"),
-        (
-            CommandResult(9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."),
-            "the driver does not load",
-        ),
         (CommandResult(0, "<nvidia_smi_log><gpu"), "exits with status 0"),
         (CommandResult(127, "no such file"), "exits with status 127"),
     ],
 )
 def test_a_driver_that_hangs_or_fails_is_an_error(look: CommandResult, expected: str) -> None:
     assert expected in texts(gpus.check_gpus(look, 8))
-
-
-@pytest.mark.parametrize(
-    ("switches", "state", "wrong"),
-    [(0, "inactive", False), (4, "active\n", False), (4, "inactive\n", True), (4, "", True)],
-)
-def test_switches_need_their_fabric_manager(switches: int, state: str, wrong: bool) -> None:
-    found = list(gpus.check_fabric_manager(CommandResult(0 if state == "active\n" else 3, state), switches))
-    assert bool(found) == wrong
 
 
 @pytest.mark.parametrize(
