@@ -31,6 +31,7 @@ from components.validation.untrusted import read
 EVERY_SECONDS, AFTER_ERROR_SECONDS = 5, 30
 # Seconds after which a run that still goes on is ended, if a job asks for another machine meanwhile.
 PATIENCE_SECONDS = 300
+NO_REPORT = Status("", (), 0)
 
 
 class Controller:
@@ -49,7 +50,7 @@ class Controller:
         self._began: dict[str, float] = {}
         self._failed: dict[str, Attempts] | None = None
         self._replaced = 0.0
-        self._answer = Answer((), Status("", (), 0), 0)
+        self._answer = Answer((), 0)
         self._read_stack()
 
     def _read_stack(self) -> None:
@@ -216,11 +217,11 @@ class Controller:
 
 @dataclass(frozen=True)
 class Answer:
-    """The placeholders in slurmctld, the last report, and the time there."""
+    """The placeholders in slurmctld, the time there, and the last report."""
 
     nodes: Sequence[Placeholder]
-    last: Status
     now: float
+    last: Status = NO_REPORT
 
 
 class Head:
@@ -246,6 +247,6 @@ def _read(text: str) -> Answer:
     try:
         data: Mapping[str, Any] = json.loads(text)
         status = read(Status, {"stack": "", "nodes": (), "seen": 0, **(data["status"] or {})})
-        return Answer([read(Placeholder, row) for row in data["nodes"]], status, float(data["now"]))
+        return Answer([read(Placeholder, row) for row in data["nodes"]], float(data["now"]), status)
     except (ValueError, KeyError, TypeError):
         raise CliError(f"the head node did not report its placeholders: {one_line(text[-200:]) or 'nothing'}") from None

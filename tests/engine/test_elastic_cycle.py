@@ -48,7 +48,7 @@ class Slurm:
         for name in plan.resume if plan else ():
             self.states[name] = (FREE, "")
         nodes = [Placeholder(name, frozenset(flags.split()), why, "root") for name, (flags, why) in self.states.items()]
-        return Answer(nodes, {}, {}, 1000.0)
+        return Answer(nodes, 1000.0)
 
 
 class RunWithSlurm(Run):

@@ -67,7 +67,7 @@ class Cloud:
         nodes = [Placeholder(name, frozenset(flags.split()), reason, "root") for name, (flags, reason) in states]
         self.status = status or self.status
         # Only the time of the last replacement outlives a controller here.
-        return Answer(nodes, Status("", (), 0, replaced=self.status.replaced if self.status else 0), self.now)
+        return Answer(nodes, self.now, Status("", (), 0, replaced=self.status.replaced if self.status else 0))
 
     # A run.
     def start(self, machines: Sequence[str]) -> Any:
