@@ -1,7 +1,7 @@
 """Changes that must be allowed by name: each rule is a function from a preview's event to findings.
 
-To add a rule: a function here, its name in stacks/config/allow.py, its function in RULES, and its row in
-docs/pull-requests.md. A finding whose name is not in allow.py cannot be allowed.
+To add a rule: a function here, its name in stacks/config/model.py, its function in RULES, and its row in
+docs/pull-requests.md. A finding whose name is not in FINDINGS cannot be allowed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from components.roles.slurm.slurm.versions import RELEASES, oldest_accepted, rel
 from components.roles.storage.share.exports import clients
 from components.steps.command_line import read_request
 from components.steps.label import StepLabel
-from stacks.config.allow import (
+from stacks.config.model import (
     EXPORT_WIDE,
     FINDINGS,
     FLOOR_LOWERED,
@@ -213,7 +213,7 @@ RULES: tuple[Rule, ...] = (ssh_open, key_endless, export_wide, floors, head_repl
 
 
 class Finding(NamedTuple):
-    """A result of a rule: its name, which the config can allow if it is in stacks.config.allow.FINDINGS, and a text."""
+    """A result of a rule: its name, which the config can allow if it is in stacks.config.model.FINDINGS, and a text."""
 
     name: str
     text: str

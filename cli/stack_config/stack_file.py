@@ -85,10 +85,7 @@ class ConfigSecrets:
 
 
 def read_stack_file(path: Path) -> dict[str, Any]:
-    """Return a stack's config file; its `config` is a mapping whose keys have a namespace.
-
-    A missing file counts as empty, as for the CLI. Raises CliError for a file that cannot be read.
-    """
+    """Return a stack's config file, empty if it is missing, with a mapping `config`. Raises CliError otherwise."""
     if path.exists() and path.stat().st_size > LARGEST:
         problem = f"{path.name} has more than {LARGEST} bytes, which would take minutes to read"
         raise CliError(f"{problem}; {_HOSTS_FILE}")
@@ -105,10 +102,7 @@ def read_stack_file(path: Path) -> dict[str, Any]:
 
 
 def load_config(project_dir: Path, config_file: Path) -> Config:
-    """Return the config of a stack; CliError with the file or key that cannot be read, decrypted or parsed.
-
-    A missing config file counts as empty, as for the CLI.
-    """
+    """Return the config of a stack; CliError with the file or key that cannot be read, decrypted or parsed."""
     project = read_yaml(project_dir / "Pulumi.yaml")
     if "config" in project:
         raise CliError("Pulumi.yaml has 'config', which only the Pulumi CLI understands; move it to the stack's file")
@@ -120,9 +114,9 @@ def load_config(project_dir: Path, config_file: Path) -> Config:
 
 
 def check_for_cli(config_file: Path, environment: Mapping[str, str]) -> None:
-    """Raise CliError for damaged secrets and for a config that is too large for the Pulumi CLI.
+    """Raise CliError for damaged secrets of the passphrase provider, and for a config that is too large for the CLI.
 
-    environment   the CLI's. Only the CLI checks secrets of providers other than the passphrase provider.
+    environment   the CLI's
     """
     content = read_stack_file(config_file)
     other_provider = {"encryptedkey", "secretsprovider"} & content.keys()
@@ -160,10 +154,7 @@ def config_values(
 
 
 def passphrase(environment: Mapping[str, str] | None = None) -> str:
-    """Return the passphrase of PULUMI_CONFIG_PASSPHRASE or the file of PULUMI_CONFIG_PASSPHRASE_FILE.
-
-    environment   replaces that of this process. Raises CliError without a passphrase.
-    """
+    """Return the passphrase of an environment, by default this process's. Raises CliError without one."""
     environment = os.environ if environment is None else environment
     if "PULUMI_CONFIG_PASSPHRASE" in environment:
         return environment["PULUMI_CONFIG_PASSPHRASE"]

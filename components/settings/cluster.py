@@ -32,8 +32,7 @@ class UserLimits(Section):
     """Limits for all processes of one user on the head node together. Jobs, root and tailrack's login have none."""
 
     enabled: bool = True
-    """Limit each user on the head node ([day 2](day-2.md#users-on-the-head-node)), so that no one can stop
-    slurmctld."""
+    """Limit each user on the head node, so that no one stops slurmctld ([day 2](day-2.md#users-on-the-head-node))."""
     memory_percent: Whole = key(ge=5, le=100, default=50)
     """Percent of the head node's memory for a user's processes; beyond that the kernel ends the largest of them."""
     cpu_percent: Whole = key(ge=5, le=100, default=75)
@@ -56,8 +55,7 @@ class Head(Section):
     compute: bool = False
     """True runs jobs on the head node too, with `accept_root_risk`."""
     accept_root_risk: bool = False
-    """True accepts [the risk](security.md#the-trust-domain): root of a compute node can become root of this head
-    node."""
+    """Accept [the risk](security.md#the-trust-domain): root of a compute node can become root of this head node."""
     user_limits: UserLimits = UserLimits()
     """Limits for each user's processes on the head node."""
 

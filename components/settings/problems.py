@@ -32,10 +32,7 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """The stack config cannot be used. `problems` has every problem, the message only the first ones.
-
-    more   the number of problems beyond `problems`
-    """
+    """The stack config cannot be used. The message has the first `problems`; `more` is the number beyond them."""
 
     def __init__(self, problems: Iterable[Problem], more: int = 0) -> None:
         self.problems = tuple(problems)
@@ -107,16 +104,13 @@ def suggest(key: str, valid: Collection[str]) -> str:
 
 
 class Report:
-    """Collects problems and warnings, and masks the values of secret top-level keys.
-
-    paths   the path of each section of a config that was read, by its id
-    """
+    """Collects problems and warnings, and masks the values of secret top-level keys."""
 
     def __init__(self, secret_keys: frozenset[str]) -> None:
         self.problems: dict[Problem, None] = {}  # an ordered set
         self.warnings: dict[Problem, None] = {}  # about valid config that is probably a mistake
         self.more = 0  # problems beyond MOST_KEPT
-        self.paths: dict[int, str] = {}
+        self.paths: dict[int, str] = {}  # of each section of a config that was read, by its id
         self._secret_keys = secret_keys
 
     def at(self, section: object, *keys: object) -> str:
@@ -151,10 +145,7 @@ class Report:
         self.warnings[Problem(path, text)] = None
 
     def add(self, path: str | tuple[object, ...], problem: str, breaks: str, fix: str | Callable[[], str]) -> None:
-        """Keep a problem once, at a path or the parts of one (see `at`).
-
-        A slow `fix` is a callable, called only if the problem is kept.
-        """
+        """Keep a problem once, at a path or the parts of one (see `at`). A slow `fix` is a callable."""
         path = path if isinstance(path, str) else self.at(*path)
         if len(self.problems) < MOST_KEPT:
             parts = (problem, breaks, fix if isinstance(fix, str) else fix())
@@ -165,11 +156,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Stack:
-    """Facts of a whole config, for the checks of its sections.
-
-    share   the share's two folders; none in a pool
-    logins  the machines that tailrack logs in to, by account
-    """
+    """Facts of a whole config, for the checks of its sections."""
 
     config: Any  # of stacks.config.model
     head: Any  # components.settings.cluster.Head; in a pool, one whose name and site match nothing
@@ -177,7 +164,7 @@ class Stack:
     nodes: Sequence[Any]  # all of them, as stacks.sites.kind.NodeSpec
     sites: Collection[str]
     of_kind: Mapping[str, Any]  # lists of sites
-    share: Collection[str]
-    logins: Mapping[str, str]
+    share: Collection[str]  # its two folders; none in a pool
+    logins: Mapping[str, str]  # machines that tailrack logs in to, by account
     made: Sequence[str]  # sites whose machines the stack creates
     brings_tailnet: bool  # whether a site does

@@ -1,7 +1,4 @@
-"""Sections of the stack config: the base class, its keys, and their words in errors and in `make config-help`.
-
-A key has words of its own only where its type does not say them.
-"""
+"""Sections of the stack config, and the words of their keys in errors and in `make config-help`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -57,10 +54,7 @@ class Section(BaseModel):
 
 
 def key(wants: str = "", fix: str = "", breaks: str = "", default_text: str = "", **field: Any) -> Any:
-    """Return pydantic's Field with help (see KeyHelp), for a key whose type does not say all of it.
-
-    The text below a key in its class is its description.
-    """
+    """Return pydantic's Field with a KeyHelp. The text below a key in its class is its description."""
     info = Field(**field)
     info.metadata.append(KeyHelp(wants, fix, breaks, default_text))
     return info
@@ -71,6 +65,7 @@ class Key:
     """A key, for the reader and the reference."""
 
     info: FieldInfo
+    attribute: str  # its name in the section
     help: Help
     description: str
     secret: bool  # no message shows its value, and no other stack gets it
@@ -87,7 +82,7 @@ class Key:
 @cache
 def keys_of(model: type[Section]) -> Mapping[str, Key]:
     """Return the keys of a section by name, in order."""
-    return {name: _key(name, info) for name, info in model.model_fields.items()}
+    return {info.alias or name: _key(name, info) for name, info in model.model_fields.items()}
 
 
 def _key(name: str, info: FieldInfo) -> Key:
@@ -99,7 +94,7 @@ def _key(name: str, info: FieldInfo) -> Key:
     by = next((item.discriminator for item in metadata if getattr(item, "discriminator", None)), "")
     sections = {tag: one for one in models for tag in (get_args(one.model_fields[by].annotation) if by else [by])}
     description, secret = " ".join((info.description or "").split()), _holds_a_secret(annotation)
-    return Key(info, _words(name, info, secret), description, secret, sections, by, many and bool(models))
+    return Key(info, name, _words(name, info, secret), description, secret, sections, by, many and bool(models))
 
 
 def _holds_a_secret(annotation: Any) -> bool:
@@ -160,7 +155,7 @@ def located(section: Section, path: str) -> Iterator[tuple[Section, str]]:
     """Yield a section and all sections in it, each with its path."""
     yield section, path
     for name, key in keys_of(type(section)).items():
-        value = getattr(section, name) if key.sections else None
+        value = getattr(section, key.attribute) if key.sections else None
         if isinstance(value, Section):
             yield from located(value, child_path(path, name))
         for index, item in enumerate(value or () if key.many else ()):

@@ -30,10 +30,7 @@ def _kinds(model: type[Section]) -> list[Any]:
 
 
 def to_plain(section: Section, model: type[Section]) -> dict[str, Any]:
-    """Return the values of a section by key, as JSON types, without secrets and lists of items that need a secret.
-
-    model   the model whose keys to export; the section's class may have more
-    """
+    """Return the values of a section by the keys of `model`, without secrets and lists of items that need a secret."""
     section = section.for_export()
     values = {}
     for name, key in keys_of(model).items():

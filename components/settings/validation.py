@@ -293,8 +293,7 @@ class Validation(Sizes):
     floors_from: types.FreeText = ""
     """Source of `floors_gb_per_s`, shown beside them; `make floors` writes it."""
     nodes: types.NodeChoice = ()
-    """Nodes to measure: names; a number of idle ones of each site and across sites; or `idle`. Default: all with
-    jobs."""
+    """Nodes to measure: names, a number of idle ones per site and across sites, or `idle`; default: all with jobs."""
     nccl: Nccl = Nccl()
     """Measurement of GPUs."""
     training: Training | None = None

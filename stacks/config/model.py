@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -15,12 +15,22 @@ from components.settings.cluster import Head
 from components.settings.money import DEFAULT_CURRENCY, Currency
 from components.settings.section import Help, key
 from components.settings.types import Whole
-from stacks.config.allow import Allow
 from stacks.sites import KINDS, AnySite
 from stacks.sites.kind import NodeSpec, Site
 from stacks.sites.rented.model import ApiKeys
 from stacks.stack_name import StackName
 
+# Findings of cli/checks that a change may contain.
+_Finding = Literal["ssh-open", "key-endless", "export-wide", "floor-removed", "floor-lowered", "head-replaced"]
+FINDINGS = SSH_OPEN, KEY_ENDLESS, EXPORT_WIDE, FLOOR_REMOVED, FLOOR_LOWERED, HEAD_REPLACED = get_args(_Finding)
+Allow = Annotated[
+    tuple[_Finding, ...],
+    Field(
+        description="Changes that `make preview` and `make up` refuse unless you list them here: "
+        f"{', '.join(FINDINGS)} ([pull-requests.md](pull-requests.md#what-is-asked-for-by-name))."
+    ),
+    Help("a list of findings", f"write some of [{', '.join(FINDINGS)}], or leave it out"),
+]
 ALL = "all"  # the default partition
 CLUSTER, POOL = "cluster", "pool"  # kinds of stack
 # A pool has no head node; its name and site match nothing.

@@ -1,7 +1,4 @@
-"""The JSON schema of Pulumi.<stack>.yaml, for editors; `make schema` writes it.
-
-It knows less than `parse`, which also checks what depends on other keys, files and machines.
-"""
+"""The JSON schema of Pulumi.<stack>.yaml for editors. `parse` also checks what depends on other keys and files."""
 
 import json
 import re

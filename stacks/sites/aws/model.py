@@ -5,14 +5,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from components.settings.cluster import Head
 from components.settings.money import Price
 from components.settings.problems import Report, Stack, show_name
 from components.settings.rules import check_both, check_kinds
 from components.settings.section import Section, key
-from components.settings.types import Network, OwnNetwork, Whole, full, must
+from components.settings.types import Network, OwnNetwork, Whole, must
 from stacks.sites.aws.images import IMAGES, Image, image_for
 from stacks.sites.aws.instance_keys import DiskSize, ImageWord, InstanceType
 from stacks.sites.aws.instance_types import has_nvidia_gpus, is_arm, stands_close
@@ -30,10 +30,7 @@ _RAISE_QUOTA = (  # EC2-VPC Elastic IPs
 )
 
 
-def _id(kind: str) -> AfterValidator:
-    return must(full(rf"{kind}-[0-9a-f]{{8,17}}"), f"is not a {kind}- id")
-
-
+_ID = "-[0-9a-f]{8,17}"
 Vpc = Annotated[
     OwnNetwork,
     must(
@@ -84,12 +81,12 @@ class AwsPool(GpuPool, AwsShape):
     type: InstanceType
     market: Market = "on-demand"
     """Purchase option: `on-demand`, `spot` (AWS can take it back at any time), `capacity-block` or `reservation`."""
-    reservation: Annotated[str, _id("cr")] | None = key(
-        "an id such as cr-0123456789abcdef0", "copy the id from the console", default=None
+    reservation: str | None = key(
+        "an id such as cr-0123456789abcdef0", "copy the id from the console", pattern=f"^cr{_ID}$", default=None
     )
     """Id of the capacity block or reservation to use."""
-    placement_group: Annotated[str, must(full("auto|none|pg-[0-9a-f]{8,17}"), "is not auto, none or a pg- id")] = key(
-        "auto, none or an id such as pg-0123456789abcdef0", "write one of them", default="auto"
+    placement_group: str = key(
+        "auto, none or a pg- id", "write one of them", pattern=f"^(auto|none|pg{_ID})$", default="auto"
     )
     """Placement group: `auto` creates one where it is possible; `none`; or the id of your own group."""
     efa: bool = False
@@ -126,23 +123,21 @@ class AwsSite(SiteOfNewMachines):
 
     kind: Literal["aws"]
     """EC2 instances, created and deleted with the stack."""
-    region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = key(
-        "a region's name", "write one such as us-east-1"
-    )
+    region: str = key("a region's name", "write one such as us-east-1", pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")
     """The region."""
-    zone: Annotated[str, Field(pattern=r"^[a-z]$")] | None = key(
-        "a letter such as a", "write its letter", default_text="the first that sells its types", default=None
+    zone: str | None = key(
+        "a letter such as a", "write it", "", "the first that sells its types", pattern=r"^[a-z]$", default=None
     )
     """Letter of the availability zone of all nodes; default: the first that sells all of the site's types."""
     ssh_from: tuple[Door, ...] = key(
         "a list of networks such as [203.0.113.7/32]", "write your public address, with /32", min_length=1
     )
     """Networks that may connect by SSH; `up` must run in one of them."""
-    subnet: Annotated[str, _id("subnet")] | None = key(
-        "an id such as subnet-0123456789abcdef0", "write the id, or leave it out", default=None
+    subnet: str | None = key(
+        "an id such as subnet-0123456789abcdef0", "write it, or leave it out", pattern=f"^subnet{_ID}$", default=None
     )
     """Id of your own subnet with internet access; default: the stack creates a VPC."""
-    vpc: Annotated[str, _id("vpc")] | None = key("an id such as vpc-0123456789abc", "write its id", default=None)
+    vpc: str | None = key("an id such as vpc-0123456789abc", "write its id", pattern=f"^vpc{_ID}$", default=None)
     """Id of the VPC of that subnet."""
     cidr: Vpc = key(
         "a private network such as 10.64.0.0/20",

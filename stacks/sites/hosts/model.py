@@ -165,8 +165,7 @@ class HostsSite(Site):
     bastion: Bastion | None = None
     """Jump host for all hosts of the site."""
     pods: bool = False
-    """The machines are containers without systemd, a TUN device and mounts ([pods](pods.md)); needs
-    `accept_pod_risk`."""
+    """The machines are containers without systemd, TUN and mounts ([pods](pods.md)); needs `accept_pod_risk`."""
     accept_pod_risk: PodRisk = False
     stage: Stage = False
 

@@ -61,14 +61,10 @@ class LabSite(Site):
 
 @dataclass(frozen=True)
 class LabNode(NodeSpec):
-    """A container of the lab.
+    """A container of the lab."""
 
-    bare   its image contains none of the cluster's software
-    like   the machine that it imitates
-    """
-
-    bare: bool
-    like: Like
+    bare: bool  # its image contains none of the cluster's software
+    like: Like  # the machine that it imitates
 
 
 def nodes(site: LabSite, head: Head) -> list[LabNode]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, create_model
+from pydantic import AfterValidator, Field, SecretStr
 
 from components.roles.network.tailnet.settings import is_here
 from components.settings.cluster import Head
@@ -60,28 +60,19 @@ class NewPool(GpuPool):
     """The machine type, by the cloud's name."""
 
 
-# `try` is a keyword of Python, so no class can define it.
-_TRY: dict[str, Any] = {
-    "try": (
-        tuple[Attempt, ...],
-        key(
-            description="Types and regions to try, in this order, for each node: the next one when a cloud has no "
-            "capacity. Leave `gpu` out if their GPUs differ.",
-            wants="a list such as [{region: us-east-1}, {region: us-west-2}]",
-            breaks="a node could only be rented in one place",
-            fix="write a list of mappings with type, region or both",
-            default_text="the pool's type in the site's region",
-            default=(),
-        ),
-    )
-}
-_Attempts: type[Section] = create_model("_Attempts", __base__=NewPool, __module__=__name__, **_TRY)
-
-
-class RentedPool(_Attempts):  # type: ignore[misc, valid-type]
+class RentedPool(NewPool):
     """A pool whose nodes can be rented in several places."""
 
     absent: ClassVar[Mapping[str, str]] = {"spot": "delete it: this cloud has no spot machines; kind aws has them"}
+    attempts: tuple[Attempt, ...] = key(
+        "a list such as [{region: us-east-1}, {region: us-west-2}]",
+        "write a list of mappings with type, region or both",
+        "a node could only be rented in one place",
+        "the pool's type in the site's region",
+        alias="try",  # a keyword of Python
+        default=(),
+    )
+    """Types and regions to try in turn where a cloud has no capacity. Leave `gpu` out if their GPUs differ."""
 
 
 class RentedHead(Section):
@@ -132,7 +123,7 @@ class RentedSite(SiteOfNewMachines):
             report.add((self, "head"), "missing, but the head node is at this site", breaks, fix)
         for pool in self.pools:
             seen = set[tuple[str, str]]()
-            for attempt in attempts(pool):
+            for attempt in pool.attempts:
                 place = (attempt.type or pool.type, attempt.region or self.region)
                 if attempt.type is None and attempt.region is None:
                     breaks, fix = "it would be the same place as the pool's own", "write one or both, or delete it"
@@ -167,15 +158,9 @@ def nodes(site: RentedSite, head: Head) -> list[RentedNode]:
     return new_nodes(RentedNode, site, head, of_head, site.pools, lambda pool: {"offers": _offers(site, pool)})
 
 
-def attempts(pool: RentedPool) -> tuple[Attempt, ...]:
-    """Return the value of the key `try`, which is no attribute's name in Python."""
-    value: tuple[Attempt, ...] = getattr(pool, "try")
-    return value
-
-
 def _offers(site: RentedSite, pool: RentedPool) -> tuple[tuple[str, str], ...]:
     """Return the types and regions to try, each once."""
-    tried = [(attempt.type or pool.type, attempt.region or site.region) for attempt in attempts(pool)]
+    tried = [(attempt.type or pool.type, attempt.region or site.region) for attempt in pool.attempts]
     return tuple(dict.fromkeys(tried or [(pool.type, site.region)]))
 
 

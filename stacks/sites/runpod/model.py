@@ -15,7 +15,7 @@ from stacks.rental.runpod import COUNTS
 from stacks.sites.hosts.ssh_types import Login
 from stacks.sites.pods import RISK, PodRisk, Stage, check_head, check_site
 from stacks.sites.rented import model
-from stacks.sites.rented.model import IMAGE_HELP, Attempt, RentedNode, RentedPool, RentedSite, attempts
+from stacks.sites.rented.model import IMAGE_HELP, Attempt, RentedNode, RentedPool, RentedSite
 
 # RunPod's image for GPUs, with an SSH server and /start.sh.
 IMAGE = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
@@ -53,7 +53,7 @@ class RunPodSite(RentedSite):
             fix = "delete it; rent an Instant Cluster yourself, and write its pods in a site of kind: hosts"
             report.bad((self, "fabric"), "is set for pods that RunPod rents one by one", breaks, fix)
         for pool in self.pools:
-            places: list[RentedPool | Attempt] = [pool, *attempts(pool)]
+            places: list[RentedPool | Attempt] = [pool, *pool.attempts]
             for attempt in places:
                 count = re.match(r"(\d+)x_", attempt.type or "")
                 if count and int(count[1]) not in COUNTS[1:]:

@@ -20,7 +20,7 @@ from cli.stack_config.written_config import WrittenConfig
 from components.steps.command_line import render_request
 from components.steps.label import StepLabel
 from stacks.config import ConfigError, parse
-from stacks.config.allow import FINDINGS
+from stacks.config.model import FINDINGS
 from tests.unit.configs import HEADS, HOST_KEY, HOSTS, LAB
 from tests.unit.recorded import Build, Recorded
 

@@ -224,7 +224,7 @@ def bad_identities() -> list[Bad]:
           for text in ("http://a.org", "https://a.org/lab 24h", "https://a.org/?x")),
         (config(ada, client_id="a b"), "oidc.client_id", "is not an ID of plain characters"),
         (config(ada, valid_for="never"), "oidc.valid_for", "never"),
-        (config(ada, artifacts="http://a.org"), "oidc.artifacts", "is neither an https:// address nor a path"),
+        (config(ada, artifacts="http://a.org"), "oidc.artifacts", "is not an https:// address or the absolute path"),
         (config(ada, checksums={}), "oidc.checksums", "checksums.txt of the release"),
         (config(ada, checksums={"opkssh-linux-i386": "a" * 64}), "oidc.checksums.opkssh-linux-i386", "does not fit in"),
     ]  # fmt: skip

@@ -85,18 +85,18 @@ _ADDRESS = rf"https://{HOST}({PORT})?(/[A-Za-z0-9._~-]+)*"
 # opkssh reads other characters in its tables as quotes and comments, and words with ':' as patterns.
 Identity = Annotated[
     str,
-    Field(max_length=255),
-    must(full(r"[A-Za-z0-9][A-Za-z0-9._%+@|=-]*"), "is not a mail address or a sub of plain characters"),
-    Help("a mail address, or the claim sub", "write it as the provider's ID token has it"),
+    Field(max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9._%+@|=-]*$"),
+    Help("a mail address or a sub of plain characters", "write it as the provider's ID token has it"),
 ]
 
 
 class Oidc(Section):
     """Logins with an identity of a provider (OpenID Connect): opkssh checks them for sshd on every machine but pods."""
 
-    issuer: Annotated[str, must(full(rf"{_ADDRESS}/?"), "is not an https:// address of plain characters")] = key(
-        "the provider's https:// address",
+    issuer: str = key(
+        "an https:// address of plain characters",
         "copy `issuer` from its /.well-known/openid-configuration, with or without the last slash",
+        pattern=rf"^{_ADDRESS}/?$",
         max_length=300,
     )
     """The provider's address, exactly as `issuer` in its ID tokens."""
@@ -109,11 +109,10 @@ class Oidc(Section):
     `http://localhost:3000/login-callback`, and the same with the ports 10001 and 11110."""
     valid_for: Literal["12h", "24h", "48h", "1week"] = "24h"
     """How long an ID token opens machines. Until then, an identity that only the provider has removed still does."""
-    artifacts: Annotated[
-        str, must(full(rf"{_ADDRESS}|{FOLDER}"), "is neither an https:// address nor a path, in plain characters")
-    ] = key(
-        "an https:// address or the absolute path of a folder",
+    artifacts: str = key(
+        "an https:// address or the absolute path of a folder, in plain characters",
         "write one of the two, or leave it out",
+        pattern=rf"^({_ADDRESS}|{FOLDER})$",
         max_length=300,
         default="https://github.com/openpubkey/opkssh/releases/download/v0.16.0",
     )

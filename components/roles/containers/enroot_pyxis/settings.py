@@ -139,8 +139,7 @@ class Image(Section):
     )
     """The image's name for jobs: `srun --container-image=NAME`."""
     source: Source = key(fix="write one such as nvcr.io#nvidia/pytorch:25.08-py3, or the path of a .sqsh file")
-    """Its source: [USER@][REGISTRY#]IMAGE[:TAG], Docker's REGISTRY/IMAGE, or the path of a .sqsh file on the head
-    node."""
+    """[USER@][REGISTRY#]IMAGE[:TAG], Docker's REGISTRY/IMAGE, or the path of a .sqsh file on the head node."""
     where: types.SiteNames | None = None
     """Sites whose nodes store the image locally; default: all. With an empty list, jobs read it from the share."""
 
@@ -156,9 +155,8 @@ class Containers(Section):
             str(Path(os.environ[ARTIFACTS_VARIABLE]).absolute()) if os.environ.get(ARTIFACTS_VARIABLE) else UPSTREAM
         ),
     )
-    """Source of Enroot and Pyxis: an https:// address with their packages side by side (for arm64 machines, Enroot's
-    for arm64), or a folder of this machine with these and their SHA256SUMS. Default: TAILRACK_ARTIFACTS, or
-    upstream."""
+    """An https:// address with the packages of Enroot and Pyxis side by side (for arm64 machines, Enroot's for arm64),
+    or a folder of this machine with them and their SHA256SUMS. Default: TAILRACK_ARTIFACTS, or upstream."""
     checksums: dict[FileName, types.Checksum] = key(
         "a mapping from a file's name to its sha256 in 64 lowercase digits",
         f"copy those of {' and '.join(FILES)} from the release's page, and for arm64 of {' and '.join(FILES_ARM)}",

@@ -54,8 +54,7 @@ class DeepCheck(Section):
     minutes: Whole = key(ge=2, le=240, default=15)
     """Time limit of each check job, in minutes; another job waits at most this long for the node."""
     dcgm_level: Whole = key(ge=0, le=3, default=2)
-    """Level of `dcgmi diag` on nodes that have it (2: minutes; 3: a quarter of an hour, needs more `minutes`); 0:
-    off."""
+    """Level of `dcgmi diag` on nodes with it (2: minutes; 3: a quarter of an hour, needs more `minutes`); 0: off."""
 
 
 OnBoot = Literal["none", "quick", "dcgm"]
@@ -67,8 +66,7 @@ class Health(Section):
     enabled: bool = True
     """Run scripts before and after each job, and check every node every two minutes; both drain an unhealthy node."""
     prolog: Scripts = key(default={})
-    """Your own scripts, by a name that sets their order. Root runs them before each job; one that fails drains the
-    node."""
+    """Your scripts, in the order of their names. Root runs them before each job; one that fails drains the node."""
     epilog: Scripts = key(default={})
     """Your own scripts that root runs on a node after each job, as in `prolog`."""
     on_boot: OnBoot = "none"

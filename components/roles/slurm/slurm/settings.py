@@ -152,8 +152,7 @@ class Slurm(Section):
     save_seconds: Whole | None = key(ge=5, le=600, default=None)
     """Seconds for jobs to save between SIGTERM and SIGKILL. Default: 30, and 5 when their machine shuts down."""
     release: Release | None = None
-    """One release for all machines, [built from its source](day-2.md#one-slurm-release); default: the
-    distributions'."""
+    """One release for all machines, [built from source](day-2.md#one-slurm-release); default: the distributions'."""
     release_sha256: Checksum | None = None
     """SHA-256 of the release's source; required unless all machines get ready packages."""
     release_source: Archive | None = key(default_text="SchedMD's", default=None)
