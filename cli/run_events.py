@@ -6,12 +6,14 @@ from typing import Any
 
 from pulumi.runtime.rpc import UNKNOWN
 
+from cli.pulumi.workspace import CliError
+
 # Stands for a secret in events and outputs.
 HIDDEN = "[secret]"
 OPERATIONS = ("create", "update", "replace", "delete", "same")
 
 
-class EngineError(Exception):
+class EngineError(CliError):
     """The run cannot start or continue. The message says why and what to do. The operation has changed nothing."""
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from cli.bastions import forwarded
 from cli.checks import Checks
@@ -26,7 +26,7 @@ from cli.preview.last_answers import last_answers
 from cli.pulumi.find_engine import IN_PROCESS, Found
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.workspace import CliError, Workspace
-from cli.run_events import HIDDEN, EngineError, Event, Failure, Made, Summary, node_of, nodes_of
+from cli.run_events import HIDDEN, Event, Failure, Made, Summary, node_of, nodes_of
 from cli.stack_config.stack_file import check_for_cli, config_values, load_config, read_stack_file
 from cli.stack_config.written_config import WrittenConfig
 from components.settings.problems import shown
@@ -40,7 +40,6 @@ from stacks.sites.hosts.bastions import hops_of
 from stacks.sites.rented.model import WARN, RentedSite
 from stacks.yaml_file import FileError
 
-T = TypeVar("T")
 # Resources that run a command by SSH when they are deleted. In a pool's stack, these run only on the head node, which
 # removes the nodes.
 ON_MACHINES = "command:remote:Command"
@@ -124,7 +123,7 @@ class Deployment:
         """Return the outputs of another stack, or the reason why they cannot be read. They are read once."""
         if name not in self._other_stacks:
             try:
-                outputs = self._started(partial(self._runner.outputs_of, name))
+                outputs = self._runner.outputs_of(name)
             except CliError as error:
                 self._other_stacks[name] = OtherStack(error=str(error))
             else:
@@ -159,7 +158,7 @@ class Deployment:
 
     def _refuse_unknown_cluster(self) -> None:
         reference, stack = self.written.cluster, self.written.cluster_stack
-        if stack and not self._started(partial(self._runner.has, reference)):
+        if stack and not self._runner.has(reference):
             raise CliError(
                 f"tailrack:cluster: there is no stack {shown(reference)} with a cluster (in PULUMI_BACKEND_URL); "
                 "nodes cannot join it; write the name of the cluster's stack, or run "
@@ -188,18 +187,14 @@ class Deployment:
             # A preview records no engine: it leaves nothing that another engine could not see.
             self._engine_file.write_text(f"{IN_PROCESS if self.in_process else 'cli'}\n", encoding="utf-8")
             with self._rented_machines():
-                summary = self._with_fewer(self._started(self._refreshing(self._runner.up, refresh)))
+                summary = self._refreshing(self._runner.up, refresh)()
+                # `make elastic` gives up nodes that get no machine itself.
+                if not (summary.ok or self._stopped or self.written.elastic):
+                    summary = with_fewer(summary, self.config, self._runner.up, self._tell)
             summary = with_remedies(summary, self.make)
             if before and (warning := older_backup(before, self.made())):
                 self._tell(warning)
             return summary
-
-    def _with_fewer(self, summary: Summary) -> Summary:
-        """Run again without nodes that got no machine, if nothing else failed and the config accepts fewer nodes."""
-        # `make elastic` gives up nodes that get no machine itself.
-        if summary.ok or self._stopped or self.written.elastic:
-            return summary
-        return with_fewer(summary, self.config, partial(self._started, self._runner.up), self._tell)
 
     def _tell(self, text: str) -> None:
         self._on_event(Event("message", text=text))
@@ -237,7 +232,7 @@ class Deployment:
     def _previewed(self, resources: Sequence[Made] | None, refresh: bool) -> Summary:
         made = self.made() if resources is None else resources
         with last_answers(made, self.workspace.folder), self._rented_machines():
-            return self._started(self._refreshing(self._runner.preview, refresh))
+            return self._refreshing(self._runner.preview, refresh)()
 
     def _refreshing(self, operation: Callable[..., Summary], refresh: bool) -> Callable[[], Summary]:
         """Return the runner's operation, with a refresh first if asked; only the Pulumi CLI can refresh."""
@@ -247,14 +242,14 @@ class Deployment:
 
     def made(self) -> list[Made]:
         """Return the resources of the last run."""
-        return self._started(self._runner.made)
+        return self._runner.made()
 
     def pools(self) -> list[str]:
         """Return the stacks of this workspace whose machines are in this stack's cluster."""
         files = sorted(self.workspace.folder.parent.glob("*/Pulumi.*.yaml"))
         stacks = {file.parent.name: WrittenConfig(read_stack_file(file)["config"]).cluster_stack for file in files}
         members = [stack for stack, joined in stacks.items() if joined == self.workspace.stack]
-        return [stack for stack in members if self._started(partial(self._runner.has, stack))]
+        return [stack for stack in members if self._runner.has(stack)]
 
     def _forget_cluster(self, requested: bool) -> None:
         """If a pool's cluster no longer exists, skip the pool's clean-up on its head node, and report it.
@@ -264,9 +259,9 @@ class Deployment:
         reference = self.written.cluster
         if not self.written.cluster_stack:
             return
-        if not requested and self._started(partial(self._runner.has, reference)):
+        if not requested and self._runner.has(reference):
             return
-        undeleted = self._started(partial(self._runner.leave_undone, ON_MACHINES))
+        undeleted = self._runner.leave_undone(ON_MACHINES)
         why = "as requested" if requested else f"stack {reference} does not exist"
         self._tell(
             f"The cluster no longer exists ({why}). The pool's clean-up on its head node is skipped "
@@ -281,7 +276,7 @@ class Deployment:
         with self.workspace.exclusive(), self.forwarded(alone=True):
             self._refuse_newer_release()
             self._forget_cluster(cluster_gone)
-            summary = with_remedies(self._started(self._runner.destroy), self.make)
+            summary = with_remedies(self._runner.destroy(), self.make)
         if summary.ok:
             self.workspace.forget()
         return summary
@@ -310,14 +305,7 @@ class Deployment:
 
     def outputs(self) -> dict[str, Any]:
         """Return the outputs of the last `up`."""
-        return self._started(self._runner.outputs)
-
-    @staticmethod
-    def _started(operation: Callable[[], T]) -> T:
-        try:
-            return operation()
-        except EngineError as error:
-            raise CliError(str(error)) from None
+        return self._runner.outputs()
 
 
 def stack_config(project: Path, stack: str) -> Path:
