@@ -31,6 +31,7 @@ COMMANDS = {
     "fabric": "components.roles.network.fabric.proof",
     "fabric-again": "components.roles.network.fabric.host:again",
     "figures": "components.roles.monitoring.monitoring.figures",
+    "gpu-health": "components.validation.preflight.collect",
     "gpu-use": "components.roles.monitoring.usage.sample",
     "gpus-in-use": "components.validation.preflight.holders",
     "health-check": "components.validation.preflight.health_check",

@@ -1,6 +1,6 @@
 """Collect the data about a node's GPUs and network that only root can read, in /run/tailrack/health.json for all users.
 
-Usage: python3 tailrack-health [FILE]. Role gpu installs this single file; a task runs it as root.
+The command `gpu-health [FILE]` of the program; a task runs it as root.
 
 The file is `{"time": seconds, "looks": {NAME: {"status": number or null, "output": text}}}`. The status is null after a
 timeout, and 127 if the command is missing. A command that waits for a broken GPU may be unkillable: it is left behind.
@@ -9,18 +9,19 @@ timeout, and 127 if the command is missing. A command that waits for a broken GP
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
-HEALTH = Path("/run/tailrack/health.json")
+from components.node.accounts import as_user
+from components.node.run import attempt_bounded
+from components.validation.preflight.findings import HEALTH, CommandResult
+from components.validation.preflight.node_checks import save
+
 LIMIT_SECONDS = 60
 # Healthy processes wait for hardware only for moments.
 WAITING_SECONDS = 2
@@ -29,39 +30,21 @@ MOST_BYTES = 3_000_000
 # For outputs that are filtered before they are stored.
 MOST_BYTES_READ = 40_000_000
 MOST_EVENTS = 500
-NOBODY = 65534
 _EVENT = re.compile(
     r"NVRM: Xid|NVRM: .*fallen off the bus|nvidia-nvswitch\d+: SXid .*fatal,|mlx5_core .*(?:health|fatal|assert)",
     re.IGNORECASE,
 )
 _PCI = re.compile(r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] |^\s+(?:ACSCap|ACSCtl|ATSCtl):", re.IGNORECASE)
 
-Result = dict[str, object]
 
-
-def run(command: list[str], *, as_nobody: bool = False, most: int = MOST_BYTES) -> Result:
+def run(*command: str, as_nobody: bool = False, most: int = MOST_BYTES) -> CommandResult:
     """Run a command with a time limit; `as_nobody` runs it as user nobody."""
-    # A file, because a process that is left behind would keep a pipe open.
-    with tempfile.TemporaryFile() as file:
-        try:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=_environment(),
-                start_new_session=True, user=NOBODY if as_nobody else None, group=NOBODY if as_nobody else None,
-                extra_groups=[] if as_nobody else None,
-            )  # fmt: skip
-        except OSError as error:
-            return {"status": 127 if isinstance(error, FileNotFoundError) else 126, "output": str(error)}
-        try:
-            status: int | None = process.wait(LIMIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            status = None
-        file.seek(0)
-        return {"status": status, "output": file.read(most).decode("utf-8", "replace")}
-
-
-def _environment() -> dict[str, str]:
-    return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+    if as_nobody:
+        both = ("sh", "-c", 'exec "$@" 2>&1', "sh")
+        ended = as_user("nobody", *both, *command, limit=LIMIT_SECONDS, most=most)  # <!-- codespell:ignore -->
+    else:
+        ended = attempt_bounded(*command, limit=LIMIT_SECONDS, most=most, environment={"LC_ALL": "C"})
+    return CommandResult(None if ended.status == 124 else ended.status, ended.output or ended.errors)
 
 
 def waiting(name: str, proc: Path = Path("/proc")) -> set[str]:
@@ -74,46 +57,45 @@ def waiting(name: str, proc: Path = Path("/proc")) -> set[str]:
     return pids
 
 
-def nvidia_smi(*arguments: str, as_nobody: bool) -> Result:
+def nvidia_smi(*arguments: str, as_nobody: bool) -> CommandResult:
     """Run nvidia-smi, unless an earlier one still hangs: each further one would hang forever too."""
     stuck = waiting("nvidia-smi")
     if stuck:
         time.sleep(WAITING_SECONDS)
     if stuck & waiting("nvidia-smi"):
-        return {"status": None, "output": "an earlier nvidia-smi still hangs"}
-    return run(["nvidia-smi", *arguments], as_nobody=as_nobody)
+        return CommandResult(None, "an earlier nvidia-smi still hangs")
+    return run("nvidia-smi", *arguments, as_nobody=as_nobody)
 
 
-def matching_lines(result: Result, pattern: re.Pattern[str], most: int) -> Result:
-    lines = [line for line in str(result["output"]).splitlines() if pattern.search(line)]
-    return {**result, "output": "\n".join(lines[-most:])}
+def matching_lines(result: CommandResult, pattern: re.Pattern[str], most: int) -> CommandResult:
+    lines = [line for line in result.output.splitlines() if pattern.search(line)]
+    return replace(result, output="\n".join(lines[-most:]))
 
 
 def in_container() -> bool:
     """Whether this is a container: as root, nvidia-smi would create device files that it must not have."""
-    return not Path("/run/systemd/system").is_dir() or run(["systemd-detect-virt", "-cq"])["status"] == 0
+    return not Path("/run/systemd/system").is_dir() or run("systemd-detect-virt", "-cq").status == 0
 
 
-def kernel_events() -> Result:
-    log = run(["journalctl", "-k", "-b", "-o", "short-iso", "--no-pager"], most=MOST_BYTES_READ)
-    if log["status"] != 0 or not str(log["output"]).strip():
-        ring = run(["dmesg"], most=MOST_BYTES_READ)
+def kernel_events() -> CommandResult:
+    log = run("journalctl", "-k", "-b", "-o", "short-iso", "--no-pager", most=MOST_BYTES_READ)
+    if log.status != 0 or not log.output.strip():
+        ring = run("dmesg", most=MOST_BYTES_READ)
         # Use a damaged journal anyway if the ring buffer cannot be read.
-        log = ring if ring["status"] == 0 or not str(log["output"]).strip() else log
+        log = ring if ring.status == 0 or not log.output.strip() else log
     return matching_lines(log, _EVENT, MOST_EVENTS)
 
 
-def adapter_settings() -> Result:
+def adapter_settings() -> CommandResult:
     adapters = sorted({os.path.realpath(path / "device") for path in Path("/sys/class/infiniband").glob("mlx5_*")})
-    results = [
-        (Path(adapter).name, run(["mlxconfig", "-d", Path(adapter).name, "query", "ATS_ENABLED"]))
-        for adapter in adapters
-    ]
-    worst = next((result["status"] for _, result in results if result["status"] != 0), 0)
-    return {"status": worst, "output": "\n".join(f"# {name}\n{result['output']}" for name, result in results)}
+    results = {
+        name: run("mlxconfig", "-d", name, "query", "ATS_ENABLED") for name in (Path(path).name for path in adapters)
+    }
+    worst = next((result.status for result in results.values() if result.status != 0), 0)
+    return CommandResult(worst, "\n".join(f"# {name}\n{result.output}" for name, result in results.items()))
 
 
-def management_ports() -> Result:
+def management_ports() -> CommandResult:
     """Return the RDMA devices that manage a baseboard's NVLink switches: they carry no job's data.
 
     Only their vital product data identifies them, which only root can read.
@@ -123,33 +105,33 @@ def management_ports() -> Result:
         with contextlib.suppress(OSError):
             if b"SW_MNG" in (adapter / "device/vpd").read_bytes():
                 devices.append(adapter.name)
-    return {"status": 0, "output": "\n".join(devices)}
+    return CommandResult(0, "\n".join(devices))
 
 
-def commands() -> dict[str, Callable[[], Result]]:
+def commands() -> dict[str, Callable[[], CommandResult]]:
     as_nobody = in_container()
     return {
-        "virtualization": lambda: run(["systemd-detect-virt"]),
+        "virtualization": lambda: run("systemd-detect-virt"),
         "nvidia-smi": lambda: nvidia_smi("-q", "-x", as_nobody=as_nobody),
         "nvlink": lambda: nvidia_smi("nvlink", "-s", as_nobody=as_nobody),
-        "fabric manager": lambda: run(["systemctl", "is-active", "nvidia-fabricmanager"]),
+        "fabric manager": lambda: run("systemctl", "is-active", "nvidia-fabricmanager"),
         "kernel": kernel_events,
-        "lspci": lambda: matching_lines(run(["lspci", "-D", "-vvv"], most=MOST_BYTES_READ), _PCI, 20_000),
+        "lspci": lambda: matching_lines(run("lspci", "-D", "-vvv", most=MOST_BYTES_READ), _PCI, 20_000),
         "mlxconfig": adapter_settings,
         "management ports": management_ports,
-        "dcgm health": lambda: run(["dcgmi", "health", "-g", "0", "-c", "-j"]),
+        "dcgm health": lambda: run("dcgmi", "health", "-g", "0", "-c", "-j"),
     }
 
 
-def collect(commands: dict[str, Callable[[], Result]]) -> dict[str, Result]:
+def collect(commands: dict[str, Callable[[], CommandResult]]) -> dict[str, CommandResult]:
     """Run all commands side by side; one that does not end is left behind, with an empty result."""
-    results: dict[str, Result] = {}
+    results: dict[str, CommandResult] = {}
 
-    def run_one(name: str, command: Callable[[], Result]) -> None:
+    def run_one(name: str, command: Callable[[], CommandResult]) -> None:
         try:
             results[name] = command()
         except Exception as error:  # noqa: BLE001  a failure is a result too
-            results[name] = {"status": 126, "output": repr(error)}
+            results[name] = CommandResult(126, repr(error))
 
     threads = [threading.Thread(target=run_one, args=item, daemon=True) for item in commands.items()]
     for thread in threads:
@@ -157,20 +139,17 @@ def collect(commands: dict[str, Callable[[], Result]]) -> dict[str, Result]:
     end = time.monotonic() + LIMIT_SECONDS + 10
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
-    return {name: results.get(name, {"status": None, "output": ""}) for name in commands}
+    return {name: results.get(name, CommandResult(None, "")) for name in commands}
 
 
-def write(path: Path, results: dict[str, Result]) -> None:
-    """Write the file atomically, readable by all users."""
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps({"time": int(time.time()), "looks": results}), encoding="utf-8")
-    new.chmod(0o644)
-    new.replace(path)
+def write(path: Path, results: dict[str, CommandResult]) -> None:
+    """Write the file, readable by all users."""
+    looks = {name: asdict(result) for name, result in results.items()}
+    save(path, {"time": int(time.time()), "looks": looks}, 0o644)
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str]) -> None:
+    """Collect, and end at once, without waiting for threads that still hang."""
     os.umask(0o022)
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else HEALTH, collect(commands()))
-    # Do not wait for threads that still hang.
+    write(Path(arguments[0]) if arguments else HEALTH, collect(commands()))
     os._exit(0)

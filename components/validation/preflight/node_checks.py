@@ -144,8 +144,7 @@ def collect(node: Node) -> None:
     """Collect the GPUs' present state for the checks, instead of that of some minutes ago."""
     if not device_numbers(node.root) or node.root != Path("/"):
         return
-    program = [sys.executable, "/usr/local/sbin/tailrack-health"]
-    command = program if node.is_pod else ["systemctl", "start", "tailrack-health"]
+    command = ["/usr/local/sbin/tailrack-health"] if node.is_pod else ["systemctl", "start", "tailrack-health"]
     try:
         subprocess.run(command, timeout=COLLECT_SECONDS, capture_output=True)
     except (OSError, subprocess.SubprocessError):

@@ -35,7 +35,7 @@ _PROGRAM = f"""#!/bin/sh
 # Written by tailrack.
 exec 2>&1
 while :; do
-    /usr/bin/python3 {HEALTH_PROGRAM}
+    {HEALTH_PROGRAM}
     sleep 900
 done"""
 

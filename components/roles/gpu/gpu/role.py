@@ -8,16 +8,16 @@ from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import list_of, matching, whole
 from components.roles.gpu.gpu.host import HEALTH_PROGRAM, PROGRAM, ROCE_PROGRAM, ROCE_UNIT, UNIT
-from components.roles.role import FOLDER, File, Role, SlurmKey, template, unit_like
+from components.roles.program import launcher
+from components.roles.role import File, Role, SlurmKey, template, unit_like
 
 # The limit for one node: NVIDIA's device files have lower numbers.
 MOST_GPUS = 256
-COLLECTOR = FOLDER.parent / "validation" / "preflight" / "collect.py"
 
 # Each of its checks has a time limit; a process that cannot be killed is left behind.
 HEALTH_TASK = Task(
     "health",
-    ("/usr/bin/python3", HEALTH_PROGRAM),
+    (HEALTH_PROGRAM,),
     seconds=900,
     limit=180,
     settings=("KillMode=process", "Nice=10"),
@@ -38,7 +38,7 @@ _ROCE_UNIT = unit_like(
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role. A node's GPUs are in its lines of Slurm's files (role slurm, node_lines.py)."""
-    collector = File(HEALTH_PROGRAM, COLLECTOR.read_text(encoding="utf-8").removesuffix("\n"), "0755")
+    collector = File(HEALTH_PROGRAM, launcher("gpu-health"), "0755")
     return Role(
         "gpu",
         after=("machine",),

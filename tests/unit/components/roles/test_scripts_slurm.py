@@ -246,7 +246,7 @@ def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(she
     (call,) = {call for call in shell.calls if call.startswith("systemd-run")}
     assert "--unit=tailrack-health.service" in call
     assert call.endswith("/usr/local/sbin/tailrack-health")
-    compile(shell.path("/usr/local/sbin/tailrack-health").read_text(), "tailrack-health", "exec")
+    assert ' gpu-health "$@"' in shell.path("/usr/local/sbin/tailrack-health").read_text()
 
 
 def test_at_boot_device_files_are_made_but_in_a_container(shell: Shell) -> None:

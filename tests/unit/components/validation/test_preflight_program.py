@@ -257,13 +257,13 @@ def test_the_collector_leaves_a_hanging_command_and_writes_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collect, "LIMIT_SECONDS", 0.3)
-    no_looks: dict[str, collect.Result] = {}
+    no_looks: dict[str, CommandResult] = {}
     wanted = {
-        "nvidia-smi": lambda: collect.run(["tail", "-f", "/dev/null"]),
-        "nvlink": lambda: collect.run(["printf", "Link 0"]),
-        "lspci": lambda: collect.run([str(tmp_path / "none")]),
+        "nvidia-smi": lambda: collect.run("tail", "-f", "/dev/null"),
+        "nvlink": lambda: collect.run("printf", "Link 0"),
+        "lspci": lambda: collect.run(str(tmp_path / "none")),
         "kernel": lambda: collect.matching_lines(
-            {"status": 0, "output": "x\nNVRM: Xid (PCI:0000:01:00): 79\ny"}, collect._EVENT, 9
+            CommandResult(0, "x\nNVRM: Xid (PCI:0000:01:00): 79\ny"), collect._EVENT, 9
         ),
         "mlxconfig": lambda: no_looks["x"],
     }
@@ -286,7 +286,7 @@ def test_the_collector_starts_no_second_hanging_nvidia_smi(tmp_path: Path, monke
     assert collect.waiting("nvidia-smi", tmp_path) == {"7"}
     monkeypatch.setattr(collect, "WAITING_SECONDS", 0)
     monkeypatch.setattr(collect, "waiting", lambda _name: {"7"})
-    assert collect.nvidia_smi("-L", as_nobody=False)["status"] is None
+    assert collect.nvidia_smi("-L", as_nobody=False).status is None
 
 
 def test_the_first_look_at_gpus_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
