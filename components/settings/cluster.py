@@ -48,9 +48,7 @@ class Head(Section):
     """The head node's name: of one more machine, or of one of the `hosts`; at a `local` site, of this machine."""
     site: str = key("the name of a site", "write the name of one of the sites")
     """The head node's site."""
-    restore_from: str | None = key(
-        "latest, or a backup's id in hexadecimal", "write latest", pattern=r"^(latest|[0-9a-f]{8,64})$", default=None
-    )
+    restore_from: str | None = key("latest or an id", "write latest", pattern="^(latest|[0-9a-f]{8,64})$", default=None)
     """[Restore the head node](day-2.md#a-head-node-that-is-lost) from a backup: `latest`, or a backup's id."""
     compute: bool = False
     """True runs jobs on the head node too, with `accept_root_risk`."""

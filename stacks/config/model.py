@@ -56,9 +56,7 @@ def _nodes(sites: Sequence[Site], head: Head, currency: str) -> list[NodeSpec]:
 class StackConfig(ClusterSettings):
     """The checked config of a cluster's stack: names are unique, references are valid, files exist."""
 
-    kind: Literal["cluster"] = key(
-        f"{CLUSTER} or {POOL}", f"leave it out, or write {POOL} for a pool of another cluster", default=CLUSTER
-    )
+    kind: Literal["cluster"] = key(f"{CLUSTER} or {POOL}", f"leave it out, or write {POOL}", default=CLUSTER)
     """Kind of the stack: `cluster`, or `pool` for machines that join another stack's cluster."""
     sites: Sites
     api_keys: ApiKeys = key(default={})

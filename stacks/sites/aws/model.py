@@ -81,13 +81,9 @@ class AwsPool(GpuPool, AwsShape):
     type: InstanceType
     market: Market = "on-demand"
     """Purchase option: `on-demand`, `spot` (AWS can take it back at any time), `capacity-block` or `reservation`."""
-    reservation: str | None = key(
-        "an id such as cr-0123456789abcdef0", "copy the id from the console", pattern=f"^cr{_ID}$", default=None
-    )
+    reservation: str | None = key("a cr- id", "copy the id from the console", pattern=f"^cr{_ID}$", default=None)
     """Id of the capacity block or reservation to use."""
-    placement_group: str = key(
-        "auto, none or a pg- id", "write one of them", pattern=f"^(auto|none|pg{_ID})$", default="auto"
-    )
+    placement_group: str = key("auto, none or a pg- id", "write one", pattern=f"^(auto|none|pg{_ID})$", default="auto")
     """Placement group: `auto` creates one where it is possible; `none`; or the id of your own group."""
     efa: bool = False
     """Create as many EFA interfaces as the type has, in AWS's layout; each node then needs an elastic IP."""
@@ -125,17 +121,11 @@ class AwsSite(SiteOfNewMachines):
     """EC2 instances, created and deleted with the stack."""
     region: str = key("a region's name", "write one such as us-east-1", pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")
     """The region."""
-    zone: str | None = key(
-        "a letter such as a", "write it", "", "the first that sells its types", pattern=r"^[a-z]$", default=None
-    )
+    zone: str | None = key("a letter", "write it", "", "the first with all types", pattern="^[a-z]$", default=None)
     """Letter of the availability zone of all nodes; default: the first that sells all of the site's types."""
-    ssh_from: tuple[Door, ...] = key(
-        "a list of networks such as [203.0.113.7/32]", "write your public address, with /32", min_length=1
-    )
+    ssh_from: tuple[Door, ...] = key("a list of networks", "write your public address, with /32", min_length=1)
     """Networks that may connect by SSH; `up` must run in one of them."""
-    subnet: str | None = key(
-        "an id such as subnet-0123456789abcdef0", "write it, or leave it out", pattern=f"^subnet{_ID}$", default=None
-    )
+    subnet: str | None = key("a subnet- id", "write it, or leave it out", pattern=f"^subnet{_ID}$", default=None)
     """Id of your own subnet with internet access; default: the stack creates a VPC."""
     vpc: str | None = key("an id such as vpc-0123456789abc", "write its id", pattern=f"^vpc{_ID}$", default=None)
     """Id of the VPC of that subnet."""

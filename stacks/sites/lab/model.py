@@ -32,9 +32,7 @@ class LabSite(Site):
 
     kind: Literal["lab"]
     """Containers on this machine."""
-    subnet: Subnet | None = key(
-        "an IPv4 network such as 172.30.1.0/24", "write a free private network, or leave it out", default=None
-    )
+    subnet: Subnet | None = key("an IPv4 network", "write one such as 172.30.1.0/24, or leave it out", default=None)
     """The site's network (CIDR); default: Docker chooses one."""
     pools: tuple[LabPool, ...] = key(fix="write [{name: a, count: 1}]", default=())
     """The site's nodes; may be empty at the head node's site."""

@@ -202,7 +202,7 @@ def bad_groups() -> list[Bad]:
         (config("[]", bob=", groups: [vision]"), "users[1].groups[0]",
             "write tailrack:groups: [{name: vision, gid: 7001}]"),
         (config(f"[{vision}]", ", groups: [vision, vision]"), "users[0].groups[1]", "is in the list twice"),
-        (config(f"[{vision}]", f", groups: [{', '.join(['g'] * 17)}]"), "users[0].groups", "write at most 16 names"),
+        (config(f"[{vision}]", f", groups: [{', '.join(['g'] * 17)}]"), "users[0].groups", "at most 16 groups"),
         (config(f"[{vision}]", ", groups: vision"), "users[0].groups", "is not a list"),
     ]  # fmt: skip
 

@@ -146,21 +146,15 @@ class User(Section):
     """The user's account at GitHub, whose public SSH keys `make github-keys` records in `tailrack:github_keys`."""
     oidc: Identity | None = None
     """The user's identity at the provider of `tailrack:oidc`: the mail address, or `sub` if people choose addresses."""
-    groups: tuple[str, ...] = key(
-        "a list of names of tailrack:groups", "write at most 16 names, such as [vision]", max_length=16, default=()
-    )
+    groups: tuple[str, ...] = key("a list of at most 16 groups", "write [vision]", max_length=16, default=())
     """Groups of `tailrack:groups` that the user is in; 16 at most, because NFS passes on no more."""
-    account: str | None = key(
-        "the name of one of tailrack:accounting.accounts", "write one of their names, or leave it out", default=None
-    )
+    account: str | None = key("the name of one of accounting.accounts", "write one, or leave it out", default=None)
     """The account that this user's jobs are charged to; default: `users`."""
     gpu_hours: Limit | None = None
     """Most GPU hours of the user per calendar month."""
     max_jobs: Limit | None = None
     """Most running jobs of the user; further jobs wait."""
-    notify: tuple[Receiver, ...] = key(
-        "a list of mail addresses and names of channels", "write [ada@example.org]", max_length=5, default=()
-    )
+    notify: tuple[Receiver, ...] = key("a list of at most 5 receivers", "write [a@b.org]", max_length=5, default=())
     """Mail addresses and channels of `job_reports` for jobs without `--mail-user`, with `END,FAIL` by default."""
     qos: QosNames = ()
     """QOS that the user's jobs may request, besides `normal`."""

@@ -23,7 +23,5 @@ class Mlflow(Section):
 
     port: Port = PORT
     """TCP port of MLflow on the head node's tailnet address."""
-    index: Index | None = key(
-        "an address or an absolute path", "write https://HOST/simple or /srv/wheels", default_text="pip's", default=None
-    )
+    index: Index | None = key("an address or a path", "write https://HOST/simple or /wheels", "", "pip's", default=None)
     """Package source for pip on the head node: the address of a package index, or a folder there with the wheels."""

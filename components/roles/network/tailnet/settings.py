@@ -167,11 +167,7 @@ class Tailnet(WayToTailnet):
         "a tag such as tag:cluster", "write tag: and lowercase letters, digits and hyphens", default="tag:cluster"
     )
     """The tag of every node in the tailnet."""
-    control_url: ControlUrl | None = key(
-        "the URL of a control server",
-        "write a URL such as https://headscale.example.org, or leave it out",
-        default=None,
-    )
+    control_url: ControlUrl | None = key("a URL", "write a URL such as https://headscale.example.org", default=None)
     """The tailnet's control server; default: Tailscale's, or the lab's in a stack with a lab site."""
     auth_key: AuthKey | None = None
     """Key with which nodes join; required unless there is a lab site or a control_url."""

@@ -51,9 +51,7 @@ class Homes(Section):
 
     max_gb: int = key(ge=1, le=100_000, default=200)
     """The largest size of all homes together; above it the largest homes are left out (`tailrack-backup status`)."""
-    exclude: tuple[Pattern, ...] = key(
-        "a list of names and paths", 'write [.cache, "*.ckpt"]', max_length=100, default=()
-    )
+    exclude: tuple[Pattern, ...] = key("a list of paths", 'write [.cache, "*.ckpt"]', max_length=100, default=())
     """Files and folders to leave out, at any depth: names or paths such as `.cache`, `*.ckpt` or `ada/data`."""
 
 
@@ -66,7 +64,7 @@ class Backup(Section):
     port: SshPort = 22
     """Sftp only: the port of the machine's SSH server."""
     host_key: HostKey | None = key(
-        "a key such as `ssh-ed25519 AAAA...`", "copy /etc/ssh/ssh_host_ed25519_key.pub of that machine", default=None
+        "a public key", "copy /etc/ssh/ssh_host_ed25519_key.pub of that machine", default=None
     )
     """Sftp only, required: the machine's SSH host key, as type and key."""
     private_key: PrivateKey | None = key(
