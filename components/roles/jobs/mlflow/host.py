@@ -6,7 +6,6 @@ that MLflow's client reads (~/.mlflow/credentials) and in no job's environment.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import sys
@@ -14,15 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
+from typing import BinaryIO
 
 from components.node import files, folders, systemd
 from components.node.accounts import as_user
 from components.node.daemons import Daemon, answers, refuse_taken_port, run_daemon
 from components.node.failure import Failure, do_each
 from components.node.files import File
-from components.node.log import STATE_DIR, note, printable
+from components.node.log import note, printable
 from components.node.passwd import make_daemon_account, remove_daemon_account, user_named
-from components.node.run import attempt
+from components.node.run import Ended, attempt
 from components.node.step.step import Step
 from components.roles.access.users.accounts import HOME_LIMIT, Account, homes_of
 from components.roles.jobs.mlflow.install import (
@@ -39,6 +39,7 @@ from components.roles.jobs.mlflow.install import (
     stop,
 )
 from components.roles.network.firewall.ports import HeldPorts, hold_ports
+from components.roles.storage.restore.host import load_dump
 
 _USERS = f"{STATE}/users"
 # It marks the files that this module may replace, so the text cannot change.
@@ -134,8 +135,6 @@ SETTINGS = "/etc/tailrack/mlflow"
 START = "/usr/local/lib/tailrack/mlflow-start"
 DUMP = "/usr/local/lib/tailrack/backup.d/mlflow"
 _BACKUP = "tailrack-backup.service"
-# The database of a lost head node, from its backup.
-_RESTORED = f"{STATE_DIR}/dumps/mlflow.db"
 _RESTORE_LIMIT = 900
 # Seconds to answer: the first start creates the database.
 _ANSWER_LIMIT = 600
@@ -244,22 +243,12 @@ def _write_settings(values: MlflowValues) -> None:
 
 def restore_dump(step: Step) -> None:
     """Replace the database with the lost head node's from the backup."""
-    descriptor = files.open_to_read(_RESTORED)
-    if descriptor is None:
-        return
-    with os.fdopen(descriptor, "rb") as dump:
-        if not os.fstat(descriptor).st_size:
-            return
-        note("restoring MLflow's database of the lost head node")
+
+    def load(dump: BinaryIO) -> Ended:
         stop()
-        ended = as_user(ACCOUNT, "bash", "-euc", _REPLACE, "-", files.on_disk(DATA), limit=_RESTORE_LIMIT, stdin=dump)
-    if not ended.ok:
-        raise Failure(
-            "cannot restore MLflow's database of the lost head node",
-            f"free space in {DATA} on {step.host}, or remove {_RESTORED} to start with an empty database; then run up "
-            "again",
-        )
-    files.remove(_RESTORED)
+        return as_user(ACCOUNT, "bash", "-euc", _REPLACE, "-", files.on_disk(DATA), limit=_RESTORE_LIMIT, stdin=dump)
+
+    load_dump(step, "mlflow.db", "MLflow's database", load, f"free space in {DATA}")
 
 
 def _back_up() -> None:

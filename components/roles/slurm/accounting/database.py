@@ -6,7 +6,6 @@ network. Another database server of the machine is not touched.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from typing import BinaryIO
@@ -19,6 +18,7 @@ from components.node.log import STATE_DIR, note
 from components.node.run import Ended, attempt, exists
 from components.node.step.step import Step
 from components.roles.slurm.slurm.folders import take_slurm_folder
+from components.roles.storage.restore.host import load_dump
 
 DATABASE_DIR = "/var/lib/slurm/accounting"
 DATABASE_SOCKET = "/run/tailrack-database/socket"
@@ -34,7 +34,6 @@ _MOST_BYTES = 65536
 _LEAST_MB, _MOST_MB = 128, 4096
 _CREATE_LIMIT = 120
 _RESTORE_LIMIT = 3600
-_DUMP = f"{STATE_DIR}/dumps/accounting.sql"
 _NEW = f"{DATABASE_DIR}.new"
 _LIMITS = """
 GRANT ALL PRIVILEGES ON slurm_acct_db.* TO slurm@localhost;
@@ -154,21 +153,9 @@ def limit_account(step: Step) -> None:
 
 
 def restore_dump(step: Step) -> None:
-    """Load the dump from a lost head node's backup.
+    """Load the dump from a lost head node's backup."""
 
-    It replaces the whole database, so loading it twice is safe.
-    """
-    descriptor = files.open_to_read(_DUMP)
-    if descriptor is None:
-        return
-    with os.fdopen(descriptor, "rb") as dump:
-        if not os.fstat(descriptor).st_size:
-            return
-        note("loading the accounting database of the lost head node")
-        if not as_database_user("mariadb", limit=_RESTORE_LIMIT, stdin=dump).ok:
-            raise Failure(
-                "cannot load the lost head node's accounting database",
-                f"see the error above; to start with an empty database, remove {_DUMP} on {step.host}; then run up "
-                "again",
-            )
-    files.remove(_DUMP)
+    def load(dump: BinaryIO) -> Ended:
+        return as_database_user("mariadb", limit=_RESTORE_LIMIT, stdin=dump)
+
+    load_dump(step, "accounting.sql", "the accounting database", load, "see the error above")

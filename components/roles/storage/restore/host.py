@@ -7,16 +7,18 @@ from the stack.
 
 from __future__ import annotations
 
+import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from components.node import files, folders
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.log import STATE_DIR, note
-from components.node.run import run
+from components.node.run import Ended, run
 from components.node.step.step import Step
 from components.roles.access.users.accounts import Account
 from components.roles.network.tailnet import tailscale
@@ -191,6 +193,26 @@ def _take_over_identity(state: str, *, adopt: bool) -> None:
 
 def _copy(source: str, to: str, *options: str) -> None:
     run("cp", "-a", *options, files.on_disk(source), files.on_disk(to))
+
+
+def load_dump(step: Step, file: str, database: str, load: Callable[[BinaryIO], Ended], fix: str) -> None:
+    """Replace a database with that of the lost head node, from a file of the backup, and remove the file.
+
+    Doing it twice is safe.
+    """
+    path = f"{_DUMPS}/{file}"
+    if (descriptor := files.open_to_read(path)) is None:
+        return
+    with os.fdopen(descriptor, "rb") as dump:
+        if not os.fstat(descriptor).st_size:
+            return
+        note(f"restoring {database} of the lost head node")
+        if not load(dump).ok:
+            raise Failure(
+                f"cannot restore {database} of the lost head node",
+                f"{fix}, or remove {path} on {step.host} to start with an empty database; then run up again",
+            )
+    files.remove(path)
 
 
 @dataclass(frozen=True)
