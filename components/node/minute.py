@@ -49,6 +49,7 @@ class Task:
     settings   settings of its unit, such as `Nice=10`
     needs      a file, or a folder with anything in it; without it the task does not run
     at_once    whether a task with a long period first runs at boot, and not within its period
+    sources    files; it runs only if one of them is newer than `target`, a file that the program writes
     """
 
     name: str
@@ -58,6 +59,8 @@ class Task:
     settings: Sequence[str] = ()
     needs: str = ""
     at_once: bool = False
+    sources: Sequence[str] = ()
+    target: str = ""
 
     @property
     def unit(self) -> str:
@@ -173,9 +176,9 @@ def _runs(ended: Ended) -> bool:
 
 
 def _is_due(task: Task) -> bool:
-    """Return whether a new period of a task has begun. Machines begin a period at different times."""
+    """Return whether a task's source has changed, or its new period has begun, which differs between machines."""
     if task.seconds <= _MINUTE:
-        return True
+        return not task.target or any(files.is_newer(path, task.target) for path in task.sources)
     try:
         last = float(files.read(_mark(task)) or "")
     except ValueError:

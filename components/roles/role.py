@@ -179,17 +179,20 @@ def render(path: str, **values: Any) -> str:
     return _ENVIRONMENT.get_template(path).render(**values)
 
 
-def unit(role: str, name: str) -> File:
-    """Return a unit of systemd whose text is in a role's folder of templates."""
-    return File(f"/etc/systemd/system/{name}", template(role, name))
+def unit(role: str, name: str, source: str = "", **values: str) -> File:
+    """Return a unit of systemd whose text is in a role's folder of templates, with values for its @WORDS@.
 
-
-def unit_like(kind: str, name: str, **values: str) -> File:
-    """Return a unit whose text is a template that roles share (machine/templates), with values for its @WORDS@."""
-    text = template("machine", f"{kind}.{name.rpartition('.')[2]}")
+    source   the template, if it does not have the unit's name
+    """
+    text = template(role, source or name)
     for word, value in values.items():
         text = text.replace(f"@{word.upper()}@", value)
     return File(f"/etc/systemd/system/{name}", text)
+
+
+def unit_like(kind: str, name: str, **values: str) -> File:
+    """Return a unit whose text is a template that roles share (machine/templates)."""
+    return unit("machine", name, f"{kind}.{name.rpartition('.')[2]}", **values)
 
 
 def _bash(name: str) -> str:

@@ -9,6 +9,7 @@ the share runs with other rights, through any mount, and only the cluster's user
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import sys
@@ -33,6 +34,8 @@ SETTINGS = "/etc/tailrack/share"
 # Records: folders bound to themselves, mounts with their earlier flags, excluded uids.
 _STATE = f"{STATE_DIR}/share"
 _BOUND, _FLAGS, _KEPT_OUT = f"{_STATE}/bound", f"{_STATE}/flags", f"{_STATE}/kept-out"
+# Empty files, written when closing begins and renamed when it has ended: changes after CLOSED are not applied yet.
+_BEGUN, CLOSED = f"{_STATE}/begun", f"{_STATE}/closed"
 _NOBODY = 65534
 # Accounts of this program that have no other rights and read only what everyone can read.
 _READERS = ("tailrack-data",)
@@ -58,6 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 def close_share() -> None:
     """Close the share. Raises Failure."""
     with _lock():
+        os.close(files.open_to_write(_BEGUN))
         settings = _settings()
         _close_ways(settings.share)
         _exclude(sorted(_accounts() - _cluster_uids(settings)), settings.share)
@@ -68,6 +72,7 @@ def close_share() -> None:
                 reload_kernel_server()
             elif systemd.is_active(ganesha.SERVER):
                 ganesha.configure_ganesha(settings.share)
+        files.rename(_BEGUN, CLOSED)
 
 
 def open_share() -> None:

@@ -5,25 +5,23 @@ Every node mounts it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import list_of, matching, truth, whole
 from components.roles.program import launcher
 from components.roles.role import KERNEL, File, Holder, Role, unit
 from components.roles.storage.share.exports import LIST
+from components.roles.storage.share.protect import CLOSED
 
 PORTS = ("111", "2049", "20048")
-PROGRAM, UNITS = "tailrack-share", ("tailrack-share.path", "tailrack-share-again.service")
+PROGRAM = "/usr/local/sbin/tailrack-share"
 
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role. The server's machine decides between the kernel's server and one in user space."""
     storage = settings.storage
     server = "storage" if storage.node else "head"
-    watched = f"PathChanged={storage.path}/{LIST}\nUnit=" if storage.node else "Unit="
-    units = [unit("share", name) for name in UNITS]
+    watched = ("/etc/passwd", "/etc/group", *([f"{storage.path}/{LIST}"] if storage.node else []))
     return Role(
         "share",
         modules=("host", "mount"),
@@ -39,12 +37,13 @@ def role(settings: ClusterSettings) -> Role:
         packages={server: ("acl",)},
         files={
             server: (
-                File(f"/usr/local/sbin/{PROGRAM}", launcher("share"), mode="0755"),
-                *(replace(file, text=file.text.replace("Unit=", watched)) for file in units),
+                File(PROGRAM, launcher("share"), mode="0755"),
+                unit("share", "tailrack-share.path", watched="\n".join(f"PathChanged={path}" for path in watched)),
+                unit("share", "tailrack-share-again.service"),
             )
         },
         # A path unit misses changes while systemd reads its units again. Machines without the program skip the task.
-        tasks={"machine": (Task("close-share", (f"/usr/local/sbin/{PROGRAM}", "close")),)},
+        tasks={"machine": (Task("close-share", (PROGRAM, "close"), sources=watched, target=CLOSED),)},
         facts={
             "check": {"kernel_nfs_server": truth, "open_ports": list_of(whole(1, 65535))},
             "head": {"own_file_system": truth},

@@ -1,7 +1,8 @@
 """Tasks start once in their period, end with the release that declares them, and share one answer of Slurm."""
 
 import json
-from dataclasses import asdict
+import os
+from dataclasses import asdict, replace
 from itertools import pairwise
 
 import pytest
@@ -52,6 +53,17 @@ def test_a_task_that_is_no_longer_declared_ends(machine: Shell) -> None:
     write(machine)
     assert "systemctl stop tailrack-figures.service" in machine.calls
     assert started(machine) == []
+
+
+def test_a_task_with_sources_starts_only_after_one_of_them_has_changed(machine: Shell) -> None:
+    write(machine, replace(EVERY, sources=("/etc/passwd", "/no/such/file"), target="/closed"))
+    source = machine.write("etc/passwd", "")
+    assert started(machine), "it has never run"
+    machine.write("closed", "")
+    os.utime(source, (0, 0))
+    assert started(machine) == []
+    os.utime(source)
+    assert started(machine)
 
 
 def test_a_long_period_begins_at_another_time_on_each_machine(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,7 @@ def test_the_share_denies_access_to_accounts_and_groups_outside_the_cluster(mach
     assert set(entries(machine)) == {"user:1500:---", "user:7001:---", "mask::r-x"}
     closed(machine)
     assert len([call for call in machine.calls if call.startswith("setfacl")]) == 1
+    assert machine.path(protect.CLOSED).exists()
 
 
 def test_opening_leaves_no_entry_no_mount_and_no_flag_of_ours(machine: Shell) -> None:
@@ -122,3 +123,4 @@ def test_opening_leaves_no_entry_no_mount_and_no_flag_of_ours(machine: Shell) ->
 def test_the_share_rejects_a_file_system_without_acls_with_a_remedy(machine: Shell) -> None:
     machine.stub("setfacl", "echo 'setfacl: /export/share: Operation not supported' >&2; exit 1")
     assert_fails(machine.command("share", "close"), "POSIX ACLs")
+    assert not machine.path(protect.CLOSED).exists(), "the minute's task repeats what failed"
