@@ -7,9 +7,8 @@ from typing import Any
 from pulumi.runtime.rpc import UNKNOWN
 
 from cli.pulumi.workspace import CliError
+from components.settings.mask_secrets import MASK
 
-# Stands for a secret in events and outputs.
-HIDDEN = "[secret]"
 OPERATIONS = ("create", "update", "replace", "delete", "same")
 
 
@@ -36,7 +35,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Event:
-    """One line of progress. Secrets are hidden in all of it.
+    """One line of progress. Secrets are masked in all of it.
 
     kind            start, done, failed, skipped or message
     operation       one of OPERATIONS
@@ -64,7 +63,7 @@ def command_of(inputs: Mapping[str, Any]) -> str:
     """Return `create` of inputs, or the first trigger without one; empty if that is secret or unknown."""
     triggers = inputs.get("triggers")
     command = inputs.get("create", triggers[0] if isinstance(triggers, list) and triggers else "")
-    return command if isinstance(command, str) and command not in (UNKNOWN, HIDDEN) else ""  # a secret is no str
+    return command if isinstance(command, str) and command not in (UNKNOWN, MASK) else ""  # a secret is no str
 
 
 Tell = Callable[[Event], None]
@@ -75,7 +74,7 @@ class Made:
     """A resource as the last run left it.
 
     command      command_of its inputs
-    stdin        of a command; HIDDEN if it is secret. whole_stdin: secret or not
+    stdin        of a command; MASK if it is secret. whole_stdin: secret or not
     stdout       of a command, secret or not
     values_of    URNs of the resources whose outputs are among its inputs
     connection   of a command by SSH, with the provider's keys and with secrets; empty for other resources

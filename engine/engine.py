@@ -21,12 +21,12 @@ import pulumi
 from pulumi.runtime import Settings, configure, run_in_stack, set_all_config
 
 from cli.file_lock import locked
-from cli.run_events import HIDDEN, Config, EngineError, Made, Summary, Tell, command_of
+from cli.run_events import Config, EngineError, Made, Summary, Tell, command_of
 from engine.commands import Commands
 from engine.lifecycle import Lifecycle, shown
 from engine.monitor import Monitor, stack_of
 from engine.state import State
-from engine.values import as_secret, convert, is_unknown, plain, secret_lines
+from engine.values import as_secret, is_unknown, plain, secret_lines
 
 
 @dataclass
@@ -69,12 +69,12 @@ class Engine:
 
     def outputs(self, show_secrets: bool = False) -> dict[str, Any]:
         """Return the outputs of the last `up`, secrets as "[secret]" unless `show_secrets`."""
-        return dict(convert(self._state(True).outputs, plain if show_secrets else lambda secret: HIDDEN))
+        outputs = self._state(True).outputs
+        return plain(outputs) if show_secrets else shown(outputs)
 
     def outputs_of(self, reference: str) -> dict[str, Any]:
         """Return the outputs of another stack, named as Pulumi names it, secrets as "[secret]"."""
-        outputs = self._outputs_of(stack_of(reference, self.config.project))
-        return dict(convert(outputs, lambda secret: HIDDEN))
+        return shown(self._outputs_of(stack_of(reference, self.config.project)))
 
     def made(self) -> list[Made]:
         """Return the resources that the last run left."""

@@ -14,7 +14,8 @@ from typing import Any
 
 from pulumi.runtime.rpc import is_rpc_secret
 
-from cli.run_events import HIDDEN, EngineError, Event, Failure, Summary, Tell, command_of
+from cli.run_events import EngineError, Event, Failure, Summary, Tell, command_of
+from components.settings.mask_secrets import MASK, mask_values
 from engine.commands import STREAMS, CommandError, Commands
 from engine.copies import COPY, comparable, moved
 from engine.state import Resource, State
@@ -96,19 +97,17 @@ class Lifecycle:
         return alias
 
     def fail(self, urn: str, message: str, command: str = "") -> None:
-        """Record a failure, with its secrets hidden."""
+        """Record a failure, with its secrets masked."""
         self.summary.failures.append(Failure(urn, self._hide(message), self._hide(command)))
 
     def tell(self, event: Event, counts: bool = False) -> None:
-        """Pass on an event, one at a time, with its secrets hidden. `counts`: count it in the summary."""
+        """Pass on an event, one at a time, with its secrets masked. `counts`: count it in the summary."""
         with self._lock:
             self.summary.counts.update({event.operation: self.summary.counts[event.operation] + 1} if counts else {})
             self._on_event(replace(event, text=self._hide(event.text), command=self._hide(event.command)))
 
     def _hide(self, text: str) -> str:
-        for line in sorted(self.secrets, key=len, reverse=True):
-            text = text.replace(line, HIDDEN)
-        return text
+        return mask_values(text, self.secrets)
 
     def _operation(self, goal: Resource, old: Resource | None) -> str:
         if not old:
@@ -203,7 +202,7 @@ class Lifecycle:
             reason, *parts = error.args
             hidden = [not {"create", "update", "delete"}.isdisjoint(marked), *(stream in marked for stream in STREAMS)]
             text = reason + "".join(
-                "\n[secret]\n" if hide and part else part for hide, part in zip(hidden, parts, strict=False)
+                f"\n{MASK}\n" if hide and part else part for hide, part in zip(hidden, parts, strict=False)
             )
             self.fail(resource.urn, text, event.command)
             self.tell(replace(event, kind="failed", seconds=time.monotonic() - begun, text=text))
@@ -218,5 +217,5 @@ def _event(resource: Resource) -> Event:
 
 
 def shown(values: dict[str, Any]) -> dict[str, Any]:
-    """Return inputs or outputs with every secret hidden."""
-    return dict(convert(values, lambda _secret: HIDDEN))
+    """Return inputs or outputs with every secret masked."""
+    return dict(convert(values, lambda _secret: MASK))

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from components.settings.mask_secrets import mask_parts
+
 CALL_SECONDS = 60.0
 MOST_BYTES = 16 * 1024 * 1024
 _MOST_OF_AN_ERROR = 65536
-# A piece of a secret that an error may show.
-_SHOWN_LETTERS = 12
 
 
 class ApiError(Exception):
@@ -205,11 +204,4 @@ def _sentence(value: object, secrets: Iterable[str]) -> str:
     """Return a text of a server on one line, without words that are a part of a secret."""
     text = value[:_MOST_OF_AN_ERROR] if isinstance(value, str) else ""
     text = "".join(letter if letter.isprintable() else " " for letter in text)
-    for secret in secrets:
-        if secret:
-            text = text.replace(secret, "[secret]")
-            words = {word for word in re.findall(r"[\w+/=.-]+", text) if len(word) > _SHOWN_LETTERS}
-            for word in words:
-                if word in secret:
-                    text = text.replace(word, "[secret]")
-    return text[:300].strip()
+    return mask_parts(text, secrets)[:300].strip()

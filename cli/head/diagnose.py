@@ -6,7 +6,6 @@ import io
 import json
 import os
 import platform
-import re
 import subprocess
 import tarfile
 import time
@@ -18,6 +17,7 @@ from typing import Any
 from cli.head.answer import connections_by_machine
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import PROJECT, ROOT, CliError
+from components.settings.mask_secrets import mask_suspects
 from engine.commands import LOCAL, REMOTE, CommandError, Commands
 from stacks.yaml_file import FileError
 
@@ -33,27 +33,6 @@ _RUN_SCRIPT = (
 )
 # A second try would tell no more about a machine that does not answer.
 _ONE_TRY = {"dialErrorLimit": 1, "perDialTimeout": 10}
-# Logs of other programs may contain secrets. A hostile machine may have written the text, so each pattern reads each
-# character a bounded number of times.
-_HIDDEN = "[hidden]"
-_SECRETS = (
-    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), _HIDDEN),
-    (re.compile(r"tskey-[A-Za-z0-9_-]+"), _HIDDEN),
-    (re.compile(r"\bAKIA[0-9A-Z]{16}\b"), _HIDDEN),
-    (
-        re.compile(
-            r"(?i)\b((?:password|passphrase|secret|token|auth_?key|api_?key)[\"']?\s*[=:]\s*[\"']?)[^\s\"',;]{4,}"
-        ),
-        rf"\1{_HIDDEN}",
-    ),
-    # Keys in base64: the munge key, a passphrase.
-    (re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{120,}={0,2}"), _HIDDEN),
-)
-
-
-# A run of characters that may contain a JSON Web Token, whose parts have dots between them, and the start of a token.
-_RUN = re.compile(r"(?<![A-Za-z0-9_.-])[A-Za-z0-9_.-]{16,}")
-_TOKEN = re.compile(r"\beyJ[A-Za-z0-9_-]{10}")
 
 
 def diagnose(deployment: Deployment, folder: Path) -> tuple[Path, list[str]]:
@@ -76,23 +55,8 @@ def diagnose(deployment: Deployment, folder: Path) -> tuple[Path, list[str]]:
         files.setdefault(f"machines/{name}.txt", "not queried: no step of the stack has reached it\n")
     files["not-answering.txt"] = "".join(f"{name}\n" for name in silent)
     path = folder / f"diagnose-{deployment.workspace.stack}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.tar.gz"
-    _write(path, {name: without_secrets(text) for name, text in files.items()})
+    _write(path, {name: mask_suspects(text) for name, text in files.items()})
     return path, silent
-
-
-def without_secrets(text: str) -> str:
-    """Return the text with everything that looks like a secret hidden."""
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return _RUN.sub(_without_token, text)
-
-
-def _without_token(run: re.Match[str]) -> str:
-    """Return a run of characters, hidden if it contains a JSON Web Token (header.claims.signature)."""
-    for part in run[0].split(".")[:-2]:
-        if _TOKEN.search(part):
-            return _HIDDEN
-    return run[0]
 
 
 def _collect(connections: Mapping[str, Mapping[str, Any]]) -> list[str | CommandError]:

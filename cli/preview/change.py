@@ -12,7 +12,8 @@ from pulumi.runtime.rpc import UNKNOWN
 
 from cli.output.terminal import one_line
 from cli.preview.changed_lines import changed_lines
-from cli.run_events import HIDDEN, Event
+from cli.run_events import Event
+from components.settings.mask_secrets import MASK
 from components.steps.label import StepLabel
 
 
@@ -22,7 +23,7 @@ class Change:
 
     subject   the machine of a command, or empty; the name of any other resource
     action    a short description of the resource for people
-    before, after   its inputs with hidden secrets; empty before a create and after a delete
+    before, after   its inputs with masked secrets; empty before a create and after a delete
     """
 
     operation: str
@@ -101,7 +102,7 @@ def _differ(old: object, new: object) -> bool | None:
         differences = {_differ(*pair) for pair in zip(old, new, strict=True)}
     elif UNKNOWN in (old, new):
         # A machine's answer contains no secret, so this is a new secret.
-        return True if HIDDEN in (old, new) else None
+        return True if MASK in (old, new) else None
     else:
         return old != new
     return True if True in differences else None if None in differences else False

@@ -14,7 +14,7 @@ from typing import Any
 
 from pulumi.runtime.rpc import UNKNOWN
 
-from cli.run_events import HIDDEN
+from components.settings.mask_secrets import MASK
 from components.steps.command_line import read_request
 
 _MOST_LINES = 40  # of one value
@@ -57,8 +57,8 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
             lines.append("# the measurement changes" if "update" in after else "# its triggers change")
         else:
             lines.append(f"# its {readable(key)} changes")
-    # A hidden secret looks the same before and after.
-    if not lines and HIDDEN in (*before.values(), *after.values()):
+    # A masked secret looks the same before and after.
+    if not lines and MASK in (*before.values(), *after.values()):
         lines.append("# a value beside a secret, or the connection, changes")
     # The commands of a step share one script.
     while lines.count(_NEW_SCRIPT) > 1:
@@ -83,11 +83,11 @@ def _of_copies(key: str, old: object, new: object) -> Iterator[str]:
 
 
 def _of_stdin(old: object, new: object) -> Iterator[str]:
-    if old == HIDDEN and new == UNKNOWN:
+    if old == MASK and new == UNKNOWN:
         yield "# with a new secret"
     elif UNKNOWN in (old, new):
         yield "# with values that are unknown until earlier steps have run"
-    elif not isinstance(old, str) or not isinstance(new, str) or HIDDEN in (old, new):
+    elif not isinstance(old, str) or not isinstance(new, str) or MASK in (old, new):
         yield "# its input becomes, or was, a secret"
     else:
         yield from _of_requests(old, new)

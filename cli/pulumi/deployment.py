@@ -26,9 +26,10 @@ from cli.preview.last_answers import last_answers
 from cli.pulumi.find_engine import IN_PROCESS, Found
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.workspace import CliError, Workspace
-from cli.run_events import HIDDEN, Event, Failure, Made, Summary, node_of, nodes_of
+from cli.run_events import Event, Failure, Made, Summary, node_of, nodes_of
 from cli.stack_config.stack_file import check_for_cli, config_values, load_config, read_stack_file
 from cli.stack_config.written_config import WrittenConfig
+from components.settings.mask_secrets import MASK
 from components.settings.problems import shown
 from components.steps.command_line import is_step
 from engine.engine import Engine
@@ -127,7 +128,7 @@ class Deployment:
             except CliError as error:
                 self._other_stacks[name] = OtherStack(error=str(error))
             else:
-                secrets = frozenset(key for key, value in outputs.items() if HIDDEN in json.dumps(value))
+                secrets = frozenset(key for key, value in outputs.items() if MASK in json.dumps(value))
                 self._other_stacks[name] = OtherStack(outputs, secrets)
         return self._other_stacks[name]
 

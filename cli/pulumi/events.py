@@ -12,7 +12,8 @@ from typing import Any
 from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata
 from pulumi.runtime.rpc import is_rpc_secret
 
-from cli.run_events import HIDDEN, Event, Failure, Made, Summary, command_of
+from cli.run_events import Event, Failure, Made, Summary, command_of
+from components.settings.mask_secrets import MASK
 
 STACK_TYPE = "pulumi:pulumi:Stack"
 
@@ -24,7 +25,7 @@ def resources(exported: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def made_of(exported: Mapping[str, Any]) -> Made:
-    """Return a resource of an export with secrets; its connection is decrypted, other secrets are hidden."""
+    """Return a resource of an export with secrets; its connection is decrypted, other secrets are masked."""
     inputs, stdout = shown(exported.get("inputs")), (exported.get("outputs") or {}).get("stdout", "")
     read = (urn for urns in (exported.get("propertyDependencies") or {}).values() for urn in urns or ())
     return Made(
@@ -46,8 +47,8 @@ def _opened(value: Any) -> Any:
 
 
 def shown(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return inputs or outputs with every secret hidden."""
-    return {key: HIDDEN if is_rpc_secret(value) else value for key, value in (values or {}).items()}
+    """Return inputs or outputs with every secret masked."""
+    return {key: MASK if is_rpc_secret(value) else value for key, value in (values or {}).items()}
 
 
 # The CLI's operations and ours. One part of a replacement stands for all: the others are `replace`, which does nothing,

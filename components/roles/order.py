@@ -37,13 +37,13 @@ from components.roles.monitoring.monitoring.role import EXPORTER_PACKAGES
 from components.roles.monitoring.monitoring.role import role as monitoring
 from components.roles.monitoring.usage.role import role as usage
 from components.roles.network.fabric.role import role as fabric
-from components.roles.network.firewall.role import role as firewall
+from components.roles.network.firewall.host import UNIT as FIREWALL
 from components.roles.network.names.role import role as names
 from components.roles.network.tailnet.role import role as tailnet
 from components.roles.pods.pod.role import role as pod
 from components.roles.pods.pod_staging.role import role as pod_staging
 from components.roles.program import launcher, version
-from components.roles.role import USERS, File, Holder, Role, Value, Word, template
+from components.roles.role import USERS, File, Holder, Role, Value, Word, template, unit
 from components.roles.slurm.accounting.role import role as accounting
 from components.roles.slurm.slurm.role import role as slurm
 from components.roles.storage.backup.role import MOMENT, with_state
@@ -150,6 +150,18 @@ def spot_notice(_settings: ClusterSettings) -> Role:
         after=("slurm",),
         files={"compute": (File(SPOT_NOTICE, launcher("spot-notice"), "0755", needs="node_spot"),)},
         texts={"version": version("spot-notice"), "unit": template("spot_notice", SPOT_NOTICE_UNIT)},
+    )
+
+
+def firewall(settings: ClusterSettings) -> Role:
+    """The cluster's ports are open on the tailnet's interface and on loopback only (Role.ports, Role.holders)."""
+    program = File("/usr/local/lib/tailrack/hold-ports", template("firewall", "hold-ports"), mode="0755")
+    return Role(
+        "firewall",
+        after=("tailnet",),
+        packages={"machine": ("nftables",)},
+        values={"head": settings.head.name},
+        files={"machine": (program, unit("firewall", FIREWALL))},
     )
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from components.settings.mask_secrets import MASK, looks_secret
+
 ROOT = "tailrack:"  # the path of the config's top level
-MASK = "[secret]"
 LONGEST_SHOWN = 60  # characters of a value in a message
 MOST_SHOWN = 20  # problems in a message
 MOST_KEPT = 1_000  # problems in memory; the rest are only counted
@@ -17,7 +18,6 @@ MOST_KEPT = 1_000  # problems in memory; the rest are only counted
 _LONGEST_NAME, _MOST_NAMES = 100, 100  # longer names and lists make suggestions slow and useless
 _KEY = r"[A-Za-z0-9_-]{1,40}"
 _TOP = re.compile(rf"{ROOT}([^.\[]+)")
-_LOOKS_SECRET = re.compile(r"tskey-|PRIVATE KEY|://[^/]*@")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def shown(value: object) -> str:
         return str(value)
     if isinstance(value, str | PurePath):
         text = str(value)
-        if _LOOKS_SECRET.search(text):
+        if looks_secret(text):
             return MASK
         return repr(text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "...")
     if isinstance(value, Mapping):

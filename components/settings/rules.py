@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
+from components.settings.mask_secrets import MASK
 from components.settings.problems import Report, Stack, child_path, secret_command, suggest
 from components.settings.section import Section, keys_of
 
@@ -128,4 +129,4 @@ def check_secrets(sections: Iterable[Section], report: Report) -> None:
                 # A mapping's secrets are set one by one.
                 first = next(iter(value)) if isinstance(value, Mapping) else ""
                 remedy = f"run: {secret_command(child_path(path, first))}" if first else key.remedy(path)
-                report.add(path, "[secret] is plain text in the config", breaks, f"{key.help.leaked}, then {remedy}")
+                report.add(path, f"{MASK} is plain text in the config", breaks, f"{key.help.leaked}, then {remedy}")

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from components.settings.problems import MASK, ROOT, Report, child_path, shown, suggest
+from components.settings.mask_secrets import MASK
+from components.settings.problems import ROOT, Report, child_path, shown, suggest
 from components.settings.section import Key, Section, keys_of, located
 from stacks.config.model import POOL, AnyConfig, PoolConfig, StackConfig
 from stacks.config.reference import paths_of

@@ -74,7 +74,7 @@ def test_no_secret_is_in_the_archive_of_a_bug_report_which_has_every_machines_lo
         said = found[f"machines/{node}.txt of the archive"]
         for part in (b"tailscale up: joined", b"munge", b"===== journal of tailscaled", b"===== addresses"):
             assert part in said, (node, part)
-    assert b"===== step planted.log\nkey [hidden] of a user" in found["machines/a1.txt of the archive"]
+    assert b"===== step planted.log\nkey [secret] of a user" in found["machines/a1.txt of the archive"]
     assert b"NodeName=a1" in found["machines/head.txt of the archive"]
     story.found |= found
     assert story.leaks() == []

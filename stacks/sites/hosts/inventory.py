@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from components.settings.mask_secrets import MASK
 from components.settings.problems import Report, child_path, shown, suggest
 from components.settings.section import keys_of
 from stacks.sites.hosts.known_hosts import KnownHosts
@@ -114,7 +115,7 @@ def _refuse_passphrases(rows: Sequence[tuple[object, str]], where: str, report: 
     for row, place in rows:
         if isinstance(row, Mapping) and row.get(PASSPHRASE) is not None:
             fix = "change it (ssh-keygen -p -f FILE), and write it for the site or the host as a secret"
-            report.add(child_path(place, PASSPHRASE), f"[secret] is plain text in {where}", OPENED, fix)
+            report.add(child_path(place, PASSPHRASE), f"{MASK} is plain text in {where}", OPENED, fix)
 
 
 def _rows(file: Path, path: str, report: Report) -> list[tuple[object, str]] | None:

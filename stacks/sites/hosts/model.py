@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from components.settings.cluster import Head
+from components.settings.mask_secrets import MASK
 from components.settings.money import Price
 from components.settings.problems import Report, Stack, secret_command, show_name, show_names
 from components.settings.section import Section, key, keys_of
@@ -62,7 +63,7 @@ class Machine(Section):
             breaks = "no one can type the passphrase when tailrack logs in"
             report.bad((self, "private_key_file"), "is locked with a passphrase", breaks, fix)
         elif ssh.is_locked(file) and passphrase is not None and not ssh.opens(file, passphrase.get_secret_value()):
-            report.add((self, ssh.PASSPHRASE), f"[secret] does not open {shown}", "tailrack could not log in", fix)
+            report.add((self, ssh.PASSPHRASE), f"{MASK} does not open {shown}", "tailrack could not log in", fix)
 
 
 class OuterBastion(Machine):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.settings.problems import MASK, Report, child_path, show_names
+from components.settings.problems import Report, child_path, show_names
 from components.settings.serialize import whole_numbers
 from stacks.sites.hosts import terraform
 from stacks.sites.hosts.outputs import OtherStack
@@ -80,7 +80,7 @@ def hosts_of(
     output_path = child_path(path, "output")
     shown_output = report.value(output_path, output)
     if stack.error:
-        reason = MASK if report.hides(source.path) else " ".join(stack.error.split())
+        reason = report.value(source.path, stack.error.split(), " ".join)
         report.add(source.path, f"{source.shown} cannot be read: {reason}", _NO_MACHINES, source.fix)
         return None
     hosts = stack.outputs.get(output)
@@ -91,7 +91,7 @@ def hosts_of(
         fix = "export names, addresses and public host keys only, and write keys and passphrases for the site here"
         report.add(output_path, problem, breaks, fix)
     elif output not in stack.outputs:
-        names = MASK if report.hides(output_path) else show_names(stack.outputs.keys()) or "none"
+        names = report.value(output_path, stack.outputs.keys(), show_names) or "none"
         problem = f"{shown_output} is not an output of {where}, or not known yet (its outputs: {names})"
         fix = "export a list of hosts there, as in docs/first-cluster.md, and bring that program's machines up"
         report.add(output_path, problem, _NO_MACHINES, fix)

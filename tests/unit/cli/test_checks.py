@@ -15,7 +15,7 @@ from pulumi.runtime.rpc import UNKNOWN
 from cli import commands, open_stack
 from cli.checks import GROUP, HEAD, LONGEST_SECONDS, RULES, Checks, head_replaced
 from cli.checks import KEY as AUTH_KEY_TYPE
-from cli.run_events import HIDDEN, Event, Summary
+from cli.run_events import Event, Summary
 from cli.stack_config.written_config import WrittenConfig
 from components.steps.command_line import render_request
 from components.steps.label import StepLabel
@@ -248,7 +248,7 @@ def test_a_release_that_may_not_follow_is_found(wanted: str, had: list[str], par
 def test_no_name_allows_an_impossible_change_and_an_invalid_answer_finds_nothing() -> None:
     checks = Checks(["slurm-release"])
     checks.on_event(event("update", HEAD, HEADS[0], {}, {"slurmRelease": "24.05.1"}))
-    for said in ("", "null", "[]", '{"slurm_version": 7}', '{"slurm_version": "99.11.1"}', HIDDEN):
+    for said in ("", "null", "[]", '{"slurm_version": 7}', '{"slurm_version": "99.11.1"}', "[secret]"):
         checks.on_event(event("update", COMMAND, f"{HEADS[0]}-head", said=said))
     assert checks.refused == []
     checks.on_event(event("update", COMMAND, f"{HEADS[0]}-head", said='{"slurm_version": "24.11.5"}'))

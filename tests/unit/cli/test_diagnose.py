@@ -11,11 +11,12 @@ import pytest
 
 from cli.head import diagnose as module
 from cli.head.answer import connections_by_machine
-from cli.head.diagnose import diagnose, without_secrets
+from cli.head.diagnose import diagnose
 from cli.pulumi.workspace import CliError, Workspace
 from cli.run_events import Made
 from cli.stack_config.written_config import WrittenConfig
 from components.roles.slurm.accounting.database import DATABASE
+from components.settings.mask_secrets import mask_suspects
 from components.steps.label import StepLabel
 from tests.unit.configs import HOST_KEY
 
@@ -89,4 +90,4 @@ def test_a_machine_says_how_the_accountings_own_database_is(tmp_path: Path) -> N
     ],
 )
 def test_the_report_hides_possible_secrets_in_any_context(secret: str) -> None:
-    assert without_secrets(f"before {secret} after") == "before [hidden] after"
+    assert mask_suspects(f"before {secret} after") == "before [secret] after"

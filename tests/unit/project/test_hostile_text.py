@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from cli.head.diagnose import without_secrets
 from cli.output.failures import _REMEDIES
 from cli.output.terminal import lines
 from cli.preview.comment import _text
 from components.roles.commands.tailrack.why import why_it_ended
 from components.roles.storage.share.exports import clients
+from components.settings.mask_secrets import mask_suspects
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.nodes import node_names
 from components.steps.command_line import read_request
@@ -43,12 +43,12 @@ LOG = "h1:1:1 [0] NCCL INFO "
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        (without_secrets, "-eyJaaaaaaaaaa" * TIMES),
-        (without_secrets, "eyJaaaaaaaaaa.-" * TIMES),
-        (without_secrets, "-----BEGIN PRIVATE KEY----" * TIMES),
-        (without_secrets, "password " * TIMES + " " * TIMES),
-        (without_secrets, "secret=" + " " * TIMES),
-        (without_secrets, ("A" * 119 + " ") * TIMES),
+        (mask_suspects, "-eyJaaaaaaaaaa" * TIMES),
+        (mask_suspects, "eyJaaaaaaaaaa.-" * TIMES),
+        (mask_suspects, "-----BEGIN PRIVATE KEY----" * TIMES),
+        (mask_suspects, "password " * TIMES + " " * TIMES),
+        (mask_suspects, "secret=" + " " * TIMES),
+        (mask_suspects, ("A" * 119 + " ") * TIMES),
         (node_names, "a[" * TIMES),
         (clients, "a" * TIMES),
         (clients, "a(" * TIMES),

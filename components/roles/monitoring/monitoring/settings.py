@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr
 
-from components.settings.problems import MASK, Report, Stack
+from components.settings.mask_secrets import MASK
+from components.settings.problems import Report, Stack
 from components.settings.rules import check_both
 from components.settings.section import Help, Section, key
 from components.settings.types import HOST, Archive, Checksum, Port, Whole, full, must

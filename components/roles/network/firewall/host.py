@@ -1,4 +1,9 @@
-"""The cluster's firewall rules, in a separate table, loaded before anything listens."""
+"""The cluster's firewall rules: its ports are open on the tailnet's interface and on loopback only.
+
+The rules are in a separate nftables table. They do not read or change other rules and close no other port. They are
+loaded before the daemons start, also at boot. The kernel does not assign these ports to programs that ask for any free
+port, as jobs do on a site's fabric, and lets only the account of a port's daemon bind it (Role.holders).
+"""
 
 from __future__ import annotations
 
