@@ -6,7 +6,7 @@ import asyncio
 
 import pulumi
 
-from stacks import PROJECT, bugs
+from stacks import PROJECT, unexpected_errors
 from stacks.cluster import cluster_stack
 from stacks.config import ConfigError, PoolConfig, load, other_stacks_of
 from stacks.pool import pool_stack
@@ -25,7 +25,7 @@ async def main() -> None:
         setup = f"make setup STACK={pulumi.get_stack()}"
         raise pulumi.RunError(f"this stack needs {missing.name}, which is not installed; run: {setup}") from None
     except Exception as error:  # noqa: BLE001 - a traceback does not help a reader who edits a config
-        raise pulumi.RunError(bugs.report(error, PROJECT / ".tailrack")) from None
+        raise pulumi.RunError(unexpected_errors.report(error, PROJECT / ".tailrack")) from None
     # Let every registration start, so that the runtime waits for each once. Otherwise it waits for any of all Outputs
     # again each time one resolves, which took minutes with a thousand hosts.
     await asyncio.sleep(0)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from cli import lab_commands, open_stack
-from cli.checks import KEY, Checks
+from cli.changes_to_allow import KEY, Checks
 from cli.money.amounts import change as change_of_costs
 from cli.money.amounts import decide
 from cli.open_stack import say

@@ -14,7 +14,7 @@ from cli.open_stack import say
 from cli.output.terminal import Terminal
 from cli.pulumi.workspace import ROOT
 from lab.errors import LabError
-from stacks import bugs
+from stacks import unexpected_errors
 from stacks.yaml_file import FileError
 
 # The names of commands and of their functions, by module. Looked up late, so that a test can replace one.
@@ -68,6 +68,6 @@ def main(argv: list[str] | None = None) -> int:
         say(console, "tailrack: interrupted; run the same command again", style="red")
         return 130
     except Exception as error:  # noqa: BLE001 - any bug becomes one sentence and a private file
-        say(console, f"tailrack: {bugs.report(error, arguments.state_dir)}", style="red")
+        say(console, f"tailrack: {unexpected_errors.report(error, arguments.state_dir)}", style="red")
         return 1
     return status

@@ -25,8 +25,8 @@ from components.settings.problems import ROOT  # noqa: E402
 from package.arguments import CLUSTER, JOINED, POOL, SCHEMA, Config, camel, of_another_stack  # noqa: E402
 from stacks.cluster import ClusterStack  # noqa: E402
 from stacks.config import ConfigError, PoolConfig, parse  # noqa: E402
+from stacks.elastic_limits import Allowed  # noqa: E402
 from stacks.joining import problems  # noqa: E402
-from stacks.limits import Allowed  # noqa: E402
 from stacks.look_at_clouds import Rentals  # noqa: E402
 from stacks.pool import PoolStack  # noqa: E402
 from stacks.read_outputs import StackOutputs  # noqa: E402

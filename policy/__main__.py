@@ -1,4 +1,4 @@
-"""A policy pack with the rules of cli/checks, for `pulumi up --policy-pack policy` of any program.
+"""A policy pack with the rules of cli/changes_to_allow, for `pulumi up --policy-pack policy` of any program.
 
 A policy gets the new inputs of a resource. The rules compare them with the last run, so the pack reads the stack's
 state before anything changes. It does not know which resources Pulumi replaces: only `make up` refuses to replace a
@@ -30,7 +30,7 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
-from cli.checks import Checks, refusal
+from cli.changes_to_allow import Checks, refusal
 from cli.run_events import Event, command_of
 
 

@@ -16,8 +16,8 @@ from components.roles.order import roles
 from components.settings.problems import ROOT, Problem
 from stacks.cluster_output import cluster_output, full_name
 from stacks.config import ConfigError, PoolConfig
+from stacks.elastic_limits import Allowed, may_be_rented
 from stacks.joining import is_measured, peer, problems
-from stacks.limits import Allowed, may_be_rented
 from stacks.look_at_clouds import Rentals, rentals, rented_output
 from stacks.outputs import headline
 from stacks.read_outputs import StackOutputs, read_outputs

@@ -13,7 +13,7 @@ from cli.output.terminal import lines
 from cli.pulumi.workspace import ROOT
 from cli.run_events import Failure, Summary
 from components.steps.label import StepLabel
-from stacks import bugs
+from stacks.unexpected_errors import TRACEBACK, report_text
 
 
 def print_failures(console: Console, summary: Summary, progress: Progress, interrupted: bool = False) -> int:
@@ -42,7 +42,7 @@ def first_line(failure: Failure) -> str:
 def describe_failure(failure: Failure) -> str:
     """Return the text of one failure for people."""
     if not failure.urn:  # the program itself failed
-        return bugs.report_text(failure.message, ROOT) if bugs.TRACEBACK in failure.message else failure.message
+        return report_text(failure.message, ROOT) if TRACEBACK in failure.message else failure.message
     return f"failed: {first_line(failure)}\n{_without_command(failure.message) or 'no reason was given'}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from cli.checks import Checks
+from cli.changes_to_allow import Checks
 from cli.output.terminal import lines, one_line
 from cli.preview.change import folded
 from cli.preview.plan import Machines, Measured, Plan, Work

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.bastions import forwarded
-from cli.checks import Checks
+from cli.changes_to_allow import Checks
 from cli.output.failures import with_remedies
 from cli.output.make_command import Make
 from cli.preview.last_answers import last_answers

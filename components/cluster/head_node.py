@@ -72,8 +72,8 @@ class HeadNode(Member):
         storage: Callable[[HeadLink], ComputeNode] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        # The state keeps the host key, to recognize the machine (cli/checks). If the stack makes the machine, the key
-        # is an Output, and the steps have it.
+        # The state keeps the host key, to recognize the machine (cli/changes_to_allow.py). If the stack makes the
+        # machine, the key is an Output, and the steps have it.
         key = host.connection.host_key if host.connection else None
         given = {"hostKey": key} if isinstance(key, str) else {}
         # The preview compares the release with those of machines.

@@ -79,7 +79,7 @@ class NcclValidation(pulumi.ComponentResource):
         peer: pulumi.Output[dict[str, str]] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        # The state keeps the floors, so that cli/checks finds a floor that was removed.
+        # The state keeps the floors, so that cli/changes_to_allow finds a floor that was removed.
         sites = sorted({node.host.site for node in members})
         possible_scopes = [*sites, NODE, *([CROSS_SITE] if peer or len(sites) > 1 else [])]
         inputs = {"floors": settings.floors_gb_per_s, "scopes": possible_scopes}

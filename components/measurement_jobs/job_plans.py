@@ -59,8 +59,8 @@ class JobPlan:
     any_nodes    the part of the plan for nodes without names
     job          the text for sbatch, whose arguments give the nodes
     run_seconds  time for the job, with that which Slurm needs to end it at its limit
-    in_state     floors for the state, so that cli/checks finds one that was removed or lowered: `limits` has those
-                 whose higher values are weaker
+    in_state     floors for the state, so that cli/changes_to_allow finds one that was removed or lowered: `limits` has
+                 those whose higher values are weaker
     of_nodes     returns the part of the plan that depends on the nodes
     judge        returns the result of the step's report
     """

@@ -20,7 +20,7 @@ from stacks.sites.kind import NodeSpec, Site
 from stacks.sites.rented.model import ApiKeys
 from stacks.stack_name import StackName
 
-# Findings of cli/checks that a change may contain.
+# Findings of cli/changes_to_allow that a change may contain.
 _Finding = Literal["ssh-open", "key-endless", "export-wide", "floor-removed", "floor-lowered", "head-replaced"]
 FINDINGS = SSH_OPEN, KEY_ENDLESS, EXPORT_WIDE, FLOOR_REMOVED, FLOOR_LOWERED, HEAD_REPLACED = get_args(_Finding)
 Allow = Annotated[

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.checks import Checks
+from cli.changes_to_allow import Checks
 from cli.preview.comment import comment
 from cli.preview.plan import Plan
 from cli.pulumi.deployment import Deployment

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
-from cli.checks import Checks
+from cli.changes_to_allow import Checks
 from cli.preview.comment import LONGEST
 from cli.preview.comment import comment as written
 from cli.preview.plan import Plan

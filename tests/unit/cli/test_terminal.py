@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cli import commands, lab_commands, open_stack, show_commands
-from cli.checks import Checks
+from cli.changes_to_allow import Checks
 from cli.output.terminal import Terminal
 from cli.preview.comment import comment
 from cli.preview.plan import Plan

@@ -30,7 +30,7 @@ from components.roles.jobs.job_hangs.communicators import (
 )
 from components.roles.jobs.job_hangs.watch import ANSWER, LateRank, Stall, apart
 from components.roles.jobs.job_reports.host import MAIL_PROGRAM
-from components.roles.monitoring.usage.record import ADMIN_COMMENT, ask_each
+from components.roles.monitoring.usage.job_gpu_use import ADMIN_COMMENT, ask_each
 from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.nodes import node_names

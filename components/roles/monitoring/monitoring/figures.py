@@ -33,7 +33,7 @@ from components.roles.monitoring.monitoring.slurm_figures import (
     job_gpu_figures,
     slurm_figures,
 )
-from components.roles.monitoring.usage.record import read_limits
+from components.roles.monitoring.usage.job_gpu_use import read_limits
 from components.validation.model import Measurement
 from components.validation.preflight.findings import plain
 from components.validation.results import Conditions, judge_scope

@@ -52,5 +52,5 @@ def role(settings: ClusterSettings) -> Role:
 
 
 def _limits(unused: UnusedGpus | None) -> str:
-    """Return the limits as JSON (record.py); empty without any."""
+    """Return the limits as JSON (job_gpu_use.py); empty without any."""
     return json.dumps([unused.tell_minutes, unused.end_minutes, list(unused.exempt_qos)]) if unused else ""

@@ -25,7 +25,7 @@ from components.roles.jobs.job_hangs.ras import read_answer
 from components.roles.jobs.job_hangs.role import role
 from components.roles.jobs.job_reports.host import MAIL_PROGRAM
 from components.roles.monitoring.usage import samples
-from components.roles.monitoring.usage.record import summary_of
+from components.roles.monitoring.usage.job_gpu_use import summary_of
 from components.roles.monitoring.usage.role import HAS_GPUS
 from components.roles.slurm.slurm.folders import NODES, POOLS
 from components.roles.slurm.slurm.node_lines import memory_values

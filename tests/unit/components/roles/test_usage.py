@@ -19,8 +19,8 @@ from components.roles.commands.tailrack.wait_reason import Why
 from components.roles.commands.tailrack.why import with_gpu_use
 from components.roles.jobs.job_hangs.watch import MINUTES
 from components.roles.monitoring.monitoring.slurm_figures import MOST_JOBS, job_gpu_figures, slurm_figures
-from components.roles.monitoring.usage import record, samples
-from components.roles.monitoring.usage.record import Limits, apply_limits, is_due, read_answer, read_limits, summary_of
+from components.roles.monitoring.usage import job_gpu_use, samples
+from components.roles.monitoring.usage.job_gpu_use import Limits, apply_limits, read_limits, summary_of
 from components.roles.monitoring.usage.role import role
 from components.roles.monitoring.usage.samples import ANSWER, CANCEL, JOBS, SAMPLES, Summary, Use, read_summary, summary
 from components.slurm_commands import slurm
@@ -127,14 +127,14 @@ def test_which_jobs_get_a_new_summary() -> None:
         # Its nodes have forgotten it.
         (job(flags=("COMPLETED",), end=NOW - 4000), False, False),
     ):
-        assert is_due(given, {f"7 {NOW - 9}"}, NOW, running=running) is due, given
+        assert job_gpu_use.is_due(given, {f"7 {NOW - 9}"}, NOW, running=running) is due, given
 
 
 def test_a_malformed_answer_of_a_node_counts_as_none() -> None:
     uses = ('{"gpus": -1}', '{"gpus": true}', '{"gpus": "1"}', '{"other": 1}')
     jobs = [f'{{"jobs": {{"7": {use}}}}}' for use in uses]
     for text in ("", "[]", "{}", '{"jobs": [1]}', "[" * 100_000, *jobs):
-        assert read_answer(text) is None, text
+        assert job_gpu_use.read_answer(text) is None, text
 
 
 @pytest.fixture
@@ -144,9 +144,9 @@ def play(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     ran = {"nodes": "a1", "start": NOW - 7200, "end": NOW - 60, "allocated": "gres/gpu=1"}
     ended = Job(8, "x", "bob", 6002, ("COMPLETED",), array=8, task=2, **ran)  # type: ignore[arg-type]
     nodes = [Node("a1", frozenset({"MIXED"}), gpus="h200:2")]
-    monkeypatch.setattr(record, "jobs_and_nodes", lambda: ([job(), ended], nodes, {}))
-    monkeypatch.setattr(record, "ask_nodes", lambda names: {name: {"7": BUSY, "8": IDLE} for name in names})
-    monkeypatch.setattr(record, "read_book", dict)
+    monkeypatch.setattr(job_gpu_use, "jobs_and_nodes", lambda: ([job(), ended], nodes, {}))
+    monkeypatch.setattr(job_gpu_use, "ask_nodes", lambda names: {name: {"7": BUSY, "8": IDLE} for name in names})
+    monkeypatch.setattr(job_gpu_use, "read_book", dict)
     monkeypatch.setattr("time.time", lambda: NOW)
     shell.stubs("scontrol", "sacctmgr")
     return shell
@@ -177,7 +177,7 @@ def test_a_final_text_survives_a_job_that_is_sent_again(play: Shell, monkeypatch
     # The reconfiguration; slurmctld may forget the job at once.
     running = with_parts("", use=Summary(True, 1, 1.0, unused=1, minutes=22))
     play.stub("sacct", f"echo '8|2026-11-26T18:00:00|{running}'")
-    monkeypatch.setattr(record, "jobs_and_nodes", lambda: ([], [], {}))
+    monkeypatch.setattr(job_gpu_use, "jobs_and_nodes", lambda: ([], [], {}))
     assert play.command("job-gpu-use").returncode == 0
     assert (first, play.calls[-1]) == (first, first)
     assert first.startswith('sacctmgr -i modify job where jobid=8_2 set admincomment={"use":{"running":false')
@@ -203,7 +203,7 @@ def test_the_head_node_answers_itself_and_a_node_that_does_not_answer_is_missing
     shell.write(ANSWER, f"#!/bin/bash\necho '{json.dumps({'jobs': {'7': BUSY.__dict__}})}'").chmod(0o755)
     shell.stub("ssh-keygen")
     shell.stub("ssh", "exit 255")
-    assert shell.call(record.ask_nodes, ["a1", "head", "stranger"]) == {"head": {"7": BUSY}}
+    assert shell.call(job_gpu_use.ask_nodes, ["a1", "head", "stranger"]) == {"head": {"7": BUSY}}
     assert len([call for call in shell.calls if call.startswith("ssh ")]) == 1
 
 
@@ -346,7 +346,7 @@ def applied(shell: Shell, held: Summary, limits: Limits = LIMITS, given: Job | N
 
 def test_a_job_gets_one_warning_per_period_of_unused_gpus(shell: Shell) -> None:
     full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
-    with mock.patch("components.roles.monitoring.usage.record.files.write", full):
+    with mock.patch("components.roles.monitoring.usage.job_gpu_use.files.write", full):
         for _ in range(2):
             with pytest.raises(OSError, match="No space"):
                 applied(shell, UNUSED)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from stacks import limits as module
+from stacks import elastic_limits as module
 from stacks.config import ConfigError, PoolConfig, parse
+from stacks.elastic_limits import Allowed, may_be_rented
 from stacks.http_client import ApiError
-from stacks.limits import Allowed, may_be_rented
 from stacks.read_outputs import StackOutputs
 from stacks.rental.cloud import Offer
 from stacks.rental_requests import elastic_output

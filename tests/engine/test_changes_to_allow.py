@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.checks import Checks
+from cli.changes_to_allow import Checks
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.run_events import Event

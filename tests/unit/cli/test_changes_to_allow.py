@@ -13,8 +13,8 @@ import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
 from cli import commands, open_stack
-from cli.checks import GROUP, HEAD, LONGEST_SECONDS, RULES, Checks, head_replaced
-from cli.checks import KEY as AUTH_KEY_TYPE
+from cli.changes_to_allow import GROUP, HEAD, LONGEST_SECONDS, RULES, Checks, head_replaced
+from cli.changes_to_allow import KEY as AUTH_KEY_TYPE
 from cli.run_events import Event, Summary
 from cli.stack_config.written_config import WrittenConfig
 from components.steps.command_line import render_request
