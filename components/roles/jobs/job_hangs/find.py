@@ -30,10 +30,9 @@ from components.roles.jobs.job_hangs.communicators import (
 )
 from components.roles.jobs.job_hangs.watch import ANSWER, LateRank, Stall, apart
 from components.roles.jobs.job_reports.host import MAIL_PROGRAM
-from components.roles.monitoring.usage.job_gpu_use import ADMIN_COMMENT, ask_each
+from components.roles.monitoring.usage.job_gpu_use import ADMIN_COMMENT, ask_each, nodes_of
 from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job
-from components.slurm_commands.nodes import node_names
 from components.slurm_commands.slurm import SlurmError
 from components.validation.untrusted import value_of
 
@@ -59,13 +58,13 @@ def main(_: Sequence[str]) -> int:
         return 1
     held = [job for job in jobs if _has_gpus(job) and EXEMPT not in job.comment.replace(",", " ").split()]
     members = {node.name for node in nodes}
-    names = sorted({name for job in held for name in _names(job)} & members)
+    names = sorted({name for job in held for name in nodes_of(job)} & members)
     stalls = ask_each(names, ANSWER, read_stalls) if names else {}
     addresses = {(files.read(f"{MEMBERS}/{name}/address") or "").strip(): name for name in names}
     reported = {*files.lines(REPORTED)}
     marks, due = reported & {_mark(job) for job in held}, list[tuple[Job, Hang]]()
     for job in held:
-        here = {name: stalls.get(name, {}).get(str(job.number)) for name in _names(job)}
+        here = {name: stalls.get(name, {}).get(str(job.number)) for name in nodes_of(job)}
         hang = judge(here, int(minutes), addresses)
         # Samples of a run before a requeue.
         hang = hang if hang and hang.since > job.start - CLOCK_SECONDS else None
@@ -132,13 +131,6 @@ def _has_gpus(job: Job) -> bool:
 def _mark(job: Job) -> str:
     """Return a line that is another one for each run of a requeued job."""
     return f"{job.number} {job.start}"
-
-
-def _names(job: Job) -> list[str]:
-    try:
-        return node_names(job.nodes)
-    except ValueError:
-        return []
 
 
 def judge(stalls: Mapping[str, Stall | None], minutes: int, addresses: Mapping[str, str]) -> Hang | None:

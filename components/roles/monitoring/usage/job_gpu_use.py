@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     due = [job for job in jobs if is_due(job, recorded, now, running=all_jobs)]
     if not due and not recorded:
         return 0
-    names = sorted({name for job in due for name in _names(job)})
+    names = sorted({name for job in due for name in nodes_of(job)})
     answers = ask_nodes([name for name in names if name in {node.name for node in nodes}]) if names else {}
     book, gpus = read_book(), gpus_by_node(nodes)
     finals = {**recorded}
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
         if new.running:
             running.append((job, new))
         elif not within(WAIT_SECONDS, job.end, now) or all(
-            str(job.number) in answers.get(name, {}) for name in _names(job)
+            str(job.number) in answers.get(name, {}) for name in nodes_of(job)
         ):
             finals[_mark(job)] = (job.title, with_parts(job.admin_comment, use=new))
     if running:
@@ -147,7 +147,7 @@ def summary_of(job: Job, answers: Answers, gpus: Mapping[str, int], book: Book, 
     gpus   number of GPUs of each node; a job pays its share of the node's price
     """
     end = now if job.runs else job.end
-    names, use, costs = _names(job), Use(), dict[str, float]()
+    names, use, costs = nodes_of(job), Use(), dict[str, float]()
     total = gpus_of(job.allocated)
     for name in names:
         here = answers.get(name, {}).get(str(job.number), Use(gpus=total // len(names)))
@@ -238,7 +238,8 @@ def read_answer(text: str) -> Mapping[str, Use] | None:
         return None
 
 
-def _names(job: Job) -> list[str]:
+def nodes_of(job: Job) -> list[str]:
+    """Return the names of a job's nodes; none if they cannot be read."""
     try:
         return node_names(job.nodes)
     except ValueError:
