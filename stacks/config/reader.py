@@ -31,6 +31,7 @@ def read(model: type[AnyConfig], raw: Mapping[str, Any], base_dir: Path, report:
         config = model.model_validate(_without_nulls(raw), context={"base_dir": base_dir})
     except ValidationError as error:
         _report_all(model, raw, error.errors(include_url=False), report)
+        return None
     if report.problems:
         return None
     report.paths = {id(section): path for section, path in located(config, ROOT)}

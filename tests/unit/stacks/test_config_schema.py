@@ -7,7 +7,7 @@ import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it has no types
 
 from cli.init import CONFIG
-from components.settings.section import Section, keys_of
+from components.settings.section import keys_of
 from stacks.config.model import PoolConfig, StackConfig
 from stacks.config.reference import reference
 from stacks.config.schema import FILE, schema, sections, text
@@ -40,8 +40,8 @@ def test_the_help_of_a_key_has_it_and_the_keys_below_with_type_default_and_an_ex
     assert 'Write [{path: /data, source: "10.0.0.5:/export", sites: [rack]}]' in " ".join(told.split())
     assert "tailrack:storage.mounts[].read_only\n    true or false; default: false" in told
     assert "storage.path" not in told
-    models: list[type[Section]] = [StackConfig, PoolConfig, *(kind.model for kind in KINDS.values())]
-    every = {inner for model in models for inner in sections(model)}
+    every = sections(StackConfig) | sections(PoolConfig)
+    assert keys_of(StackConfig)["sites"].sections == {name: kind.model for name, kind in KINDS.items()}
     silent = [f"{one.__name__}.{name}" for one in every for name, key in keys_of(one).items() if not key.description]
     assert silent == []
     assert "a size in bytes such as 64K, 4M or 8G; default: 4M" in reference("validation.max_bytes")
