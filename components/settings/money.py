@@ -62,13 +62,10 @@ def too_much(price: float, currency: object) -> str:
     return f"{shown(price)} is more than any machine costs in {currency} per hour"
 
 
-MOST_OF_A_MONTH = 1_000_000_000_000
-
-
 class Budget(Section):
     """A monthly budget of the cluster with all its pools."""
 
-    per_month: Number = key(fix="write the amount of a month, such as 2000", ge=1, le=MOST_OF_A_MONTH)
+    per_month: Number = key(fix="write the amount of a month, such as 2000", ge=1, le=10**12)
     """Amount that the machines may cost in a calendar month (UTC), in the stack's `currency`."""
     tell_percent: Whole = key(ge=1, le=99, default=80)
     """The spent share, in percent, at which the alert BudgetNearlySpent fires; BudgetSpent fires at 100."""

@@ -21,7 +21,6 @@ from stacks.sites.kind import NodeSpec
 from stacks.sites.login_key import SiteOfNewMachines
 from stacks.sites.pools import GpuPool, check_not_empty, new_nodes
 
-Market = Literal["on-demand", "spot", "capacity-block", "reservation"]
 _RESERVED = ("capacity-block", "reservation")
 _AWS_OWN = 5  # addresses that AWS reserves in each subnet
 _RAISE_QUOTA = (  # EC2-VPC Elastic IPs
@@ -79,7 +78,7 @@ class AwsPool(GpuPool, AwsShape):
     """A pool of instances."""
 
     type: InstanceType
-    market: Market = "on-demand"
+    market: Literal["on-demand", "spot", "capacity-block", "reservation"] = "on-demand"
     """Purchase option: `on-demand`, `spot` (AWS can take it back at any time), `capacity-block` or `reservation`."""
     reservation: str | None = key("a cr- id", "copy the id from the console", pattern=f"^cr{_ID}$", default=None)
     """Id of the capacity block or reservation to use."""

@@ -57,9 +57,6 @@ class DeepCheck(Section):
     """Level of `dcgmi diag` on nodes with it (2: minutes; 3: a quarter of an hour, needs more `minutes`); 0: off."""
 
 
-OnBoot = Literal["none", "quick", "dcgm"]
-
-
 class Health(Section):
     """Automatic checks of nodes."""
 
@@ -69,7 +66,7 @@ class Health(Section):
     """Your scripts, in the order of their names. Root runs them before each job; one that fails drains the node."""
     epilog: Scripts = key(default={})
     """Your own scripts that root runs on a node after each job, as in `prolog`."""
-    on_boot: OnBoot = "none"
+    on_boot: Literal["none", "quick", "dcgm"] = "none"
     """The check at each boot, before jobs: `none`; `quick`, that of every two minutes with the GPUs' fresh state; or
     `dcgm`, this and `dcgmi diag -r 2` (minutes)."""
     on_boot_reboot: bool = False

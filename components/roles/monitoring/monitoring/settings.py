@@ -12,8 +12,6 @@ from components.settings.section import Help, Section, key
 from components.settings.types import HOST, Archive, Checksum, Port, Whole, full, must
 from components.settings.types import PORT as PORT_TEXT
 
-GRAFANA_PORT = 3000
-
 
 class Grafana(Section):
     """Grafana on the head node. No distribution packages it, so the config names a release."""
@@ -22,7 +20,7 @@ class Grafana(Section):
     """Grafana's archive for Linux: the address of the .tar.gz on its download page, or a path on the head node."""
     sha256: Checksum
     """SHA-256 of that archive, from the same page."""
-    port: Port = GRAFANA_PORT
+    port: Port = 3000
     """TCP port of Grafana on the head node's tailnet address."""
 
 

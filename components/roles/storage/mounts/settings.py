@@ -14,7 +14,6 @@ from components.settings.rules import check_kinds, check_sites
 from components.settings.section import Help, Section, key
 from components.settings.types import FOLDER, HOST, SiteNames, refuse, word_set
 
-MOST_MOUNTS = 32
 # Folders of the system, with everything in them.
 _SYSTEM = word_set("bin boot dev etc lib lib32 lib64 libx32 lost+found proc root run sbin snap sys tmp usr var")
 # A mount may be in them, but may not hide them.
@@ -98,7 +97,7 @@ class Mount(Section):
 
 Mounts = Annotated[
     tuple[Mount, ...],
-    Field(max_length=MOST_MOUNTS, description="Other file systems, on the nodes of some sites."),
+    Field(max_length=32, description="Other file systems, on the nodes of some sites."),
     Help(fix='write [{path: /data, source: "10.0.0.5:/export", sites: [rack]}]'),
 ]
 
