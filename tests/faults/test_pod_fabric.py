@@ -81,9 +81,8 @@ def test_results_that_one_pod_could_not_send_stay_there_by_name(cluster: Cluster
     folder = f"{HOME}/half"
     ada(cluster, f"mkdir -p {folder}")
     step = 'srun sh -c "echo 1 >of-\\$SLURMD_NODENAME; sleep 6"'
-    job = ada(
-        cluster, f"cd {folder} && sbatch --parsable -p pods -N2 --comment=stage -o /dev/null --wrap '{step}'"
-    ).strip()
+    submit = f"cd {folder} && sbatch --parsable -p pods -N2 --comment=stage -o /dev/null --wrap '{step}'"
+    job = ada(cluster, submit).strip()
     eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 60, "the job runs")
     cluster.run("head", "mv /var/lib/tailrack/members/p2/address /root/address")
     try:

@@ -124,9 +124,8 @@ def test_a_killed_daemon_is_back_within_two_seconds(cluster: ClusterUnderTest, s
     began = time.monotonic()
     eventually(lambda: pid_of(cluster, service) not in ("", before), 2, f"{service} runs again")
     assert time.monotonic() - began < 2 * patience()
-    eventually(
-        lambda: cluster.attempt("p1", "munge -n | unmunge && tailscale wait --timeout 1s").returncode == 0, 60, "up"
-    )
+    connected = "munge -n | unmunge && tailscale wait --timeout 1s"
+    eventually(lambda: cluster.attempt("p1", connected).returncode == 0, 60, "up")
     eventually(lambda: is_idle(cluster), 60, "the pod takes jobs")
     assert srun(cluster, "printenv SLURMD_NODENAME") == "p1"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import stat
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from components.node import files, folders
 from components.node.failure import Failure
@@ -97,8 +96,6 @@ def make_homes(values: UsersValues, host: str) -> None:
         files.make_folder(path)
     for user in values.users_lines:
         folders.give(user.name, 0o700, f"{HOMES}/home/{user.name}")
-    if (above := str(PurePosixPath(mount).parent)) != "/":
-        files.make_folder(above)
     files.link(mount, HOMES)
 
 
@@ -113,7 +110,6 @@ def use_network(fabric: str, neighbours: str, host: str) -> None:
     if not is_interface(fabric):
         files.remove(NETWORK)
         return
-    files.make_folder(PRIVATE, 0o700)
     keys = [line for line in files.lines(AUTHORITIES) if line.startswith("ssh-")]
     files.write(_KNOWN_HOSTS, "\n".join(f"@cert-authority * {key}" for key in keys))
     for neighbour in json.loads(neighbours):

@@ -64,12 +64,9 @@ def build_library(source: str, host: str) -> None:
 def remove_unused(current: str) -> None:
     """Remove libraries of other versions that no process has loaded."""
     others = [f"{_FOLDER}/{name}" for name in files.names_in(_FOLDER) if _OF_ANY_VERSION.fullmatch(name)]
-    others = [path for path in others if path != current]
-    if not others:
-        return
-    loaded = _loaded()
+    loaded = _loaded() if others != [current] else None
     for path in others:
-        if loaded is not None and path not in loaded:
+        if loaded is not None and path not in (current, *loaded):
             files.remove(path)
             note(f"removed {path}")
 

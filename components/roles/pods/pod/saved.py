@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 
 from components.node import files, folders
-from components.node import run as node_run
 from components.node.failure import Failure, run_program
-from components.node.fetch import proxy_variables
+from components.node.install import MARK, sync
 from components.node.locks import PRIVATE, Lock
 from components.node.log import note
 from components.node.packages import installed, unstarted
@@ -33,6 +31,8 @@ _FILES = (
 )
 # Exists in a container whose files are its own or restored.
 _HERE = "/var/lib/tailrack/node-name"
+# The saved files on the container's own disk, while they are put in place.
+_COPY = "/var/lib/tailrack-restored"
 # The cluster's files without packages need 5 MB, twice while they change.
 _ROOM_MB = 32
 # The provider's volume, which outlives the container and its disk.
@@ -74,7 +74,9 @@ def save(host: str) -> None:
     paths = [path for path in (*_FOLDERS, *_FILES) if files.exists(path)]
     # The runtime folders of runit contain pipes.
     words = ("rsync", "-aR", "--delete-after", "--exclude=supervise", *paths, f"{SAVED}/")
-    copied = attempt(*words, keep_errors=True)
+    # A program gets its mark when it is whole: the next container may come while only a part is here.
+    copied = attempt(*words, f"--exclude={MARK}", keep_errors=True)
+    copied = attempt(*words, keep_errors=True) if copied.ok else copied
     if "No space left" in copied.errors or "quota exceeded" in copied.errors:
         raise _no_room(host, "the cluster's files could not be saved there")
     if not copied.ok:
@@ -104,14 +106,29 @@ def restore() -> bool:
     _install_packages()
     # Its package gives the folder to another account.
     folders.take("/etc/munge", 0o711)
-    for path in (*_FOLDERS, *_FILES):
-        if files.exists(f"{SAVED}{path}"):
-            if not files.is_folder(above := str(PurePosixPath(path).parent)):
-                files.make_folder(above)
-            run("cp", "-a", "-T", files.on_disk(f"{SAVED}{path}"), files.on_disk(path))
+    files.make_folder(_COPY, 0o700)
+    run("cp", "-a", "-T", files.on_disk(SAVED), files.on_disk(_COPY))
+    sync(files.on_disk(_COPY))
+    # The last folder has _HERE.
+    for path in (*_FILES, *_FOLDERS):
+        if files.exists(f"{_COPY}{path}"):
+            _put(path)
+    files.remove_folder(_COPY)
     # The packages of the join may be missing here.
     files.remove(JOINED)
     return True
+
+
+def _put(path: str) -> None:
+    """Rename a copy into place. An `up` may install the program there now, so neither may see a part of the other's."""
+    try:
+        files.rename(f"{_COPY}{path}", path)
+    except OSError:
+        # The folder exists.
+        if not files.is_folder(f"{_COPY}{path}"):
+            raise
+        for name in files.names_in(f"{_COPY}{path}"):
+            _put(f"{path}/{name}")
 
 
 def _install_packages() -> None:
@@ -125,12 +142,11 @@ def _install_packages() -> None:
 
 def boot(arguments: Sequence[str]) -> int:
     """Restore the files, start the services, and return the exit status."""
-    os.environ.update({"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "PATH": node_run.PATH, **proxy_variables()})
+    os.environ.update({"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"})
     return run_program("tailrack-boot", _boot)
 
 
 def _boot() -> int:
-    files.make_folder(PRIVATE, 0o700)
     # A step of an `up` may come at the same time.
     with Lock("tailrack"):
         prepare_folders()

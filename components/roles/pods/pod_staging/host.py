@@ -8,7 +8,7 @@ from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.run import run
 from components.node.step.step import Step
-from components.roles.pods.pod_staging.record import ON_HEAD, PODS, RECORDS, UNITS, remove_records_of
+from components.roles.pods.pod_staging.record import ON_HEAD, PODS, RECORDS, UNITS, records, remove_record
 from components.roles.slurm.slurm.folders import BASE, CONF, POD_JOBS
 
 _VERSION = re.compile(r"^rsync +version v?([0-9]+)\.([0-9]+)\.([0-9]+)")
@@ -52,7 +52,9 @@ def pod_forget(_: Step, node_name: str) -> None:
     A node that is no pod may be forgotten too (composition.expire_program).
     """
     files.remove(f"{PODS}/{node_name}")
-    remove_records_of(node_name)
+    for record in records():
+        if node_name in record.nodes:
+            remove_record(record.job)
     if files.names_in(PODS):
         return
     systemd.retire(*UNITS)

@@ -82,13 +82,6 @@ def records() -> list[Record]:
     return found
 
 
-def remove_records_of(node: str) -> None:
-    """Remove the records of jobs on a pod that is gone."""
-    for record in records():
-        if node in record.nodes:
-            remove_record(record.job)
-
-
 def write_record(record: Record) -> None:
     """Write a job's record."""
     files.write(f"{RECORDS}/{record.job}", json.dumps(asdict(record)))

@@ -44,11 +44,9 @@ def test_jobs_of_an_earlier_start_end_once(pod: Shell) -> None:
     assert run(pod) == 0
     assert downs(pod) == ["tailrack: the pod started again"]
     assert 'scontrol update jobid=7 admincomment={"cause":"node p1 stopped and started again"}' in pod.calls
-    assert run(pod) == 0
-    assert len(downs(pod)) == 1, "slurmd alone restarted"
+    assert (run(pod), len(downs(pod))) == (0, 1), "slurmd alone restarted"
     container_start(pod, 2000)
-    assert run(pod) == 0
-    assert len(downs(pod)) == 2
+    assert (run(pod), len(downs(pod))) == (0, 2)
 
 
 def test_a_pod_whose_jobs_run_or_without_jobs_and_a_new_pod_stay_as_they_are(pod: Shell) -> None:
@@ -69,5 +67,4 @@ def test_slurmd_waits_for_a_slurmctld_that_does_not_answer(pod: Shell, capsys: p
     assert run(pod) == 1
     assert "slurmd waits for slurmctld at 100.64.0.1: munge: Expired credential" in capsys.readouterr().err
     has_node(pod)
-    assert run(pod) == 0
-    assert len(downs(pod)) == 1
+    assert (run(pod), len(downs(pod))) == (0, 1)

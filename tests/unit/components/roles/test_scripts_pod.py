@@ -12,6 +12,7 @@ import pytest
 
 from components.node import services
 from components.node.failure import Failure
+from components.node.install import FOLDER as PROGRAMS
 from components.node.step.work import JOINED
 from components.roles.access.users.accounts import Account, UsersValues
 from components.roles.network.tailnet.pod import tailscaled_program
@@ -199,6 +200,19 @@ def test_a_new_container_gets_files_and_packages_before_later_checks(check: Call
     assert not shell.call(restore), "its files are there now"
 
 
+def test_a_restored_program_appears_whole_and_changes_no_file_of_one_that_runs(shell: Shell) -> None:
+    for path in ("/var/lib/tailrack/node-name", f"{PROGRAMS}/1/complete", f"{PROGRAMS}/2/complete"):
+        shell.write(f"{SAVED}{path}", "saved")
+    shell.stub("cp", '/bin/cp "$@"; exit 1')
+    assert shell.failure_of(restore)
+    assert not shell.path(PROGRAMS).exists()
+    shell.stub("cp", '/bin/cp "$@"')
+    with shell.write(f"{PROGRAMS}/2/complete", "installed by a step").open() as opened:
+        assert shell.call(restore)
+        assert opened.read() == "installed by a step"
+    assert shell.path(f"{PROGRAMS}/1/complete").read_text() == "saved"
+
+
 @pytest.mark.parametrize("status", [0, 1])
 def test_files_changed_by_a_request_are_saved_for_the_next_container(shell: Shell, status: int) -> None:
     shell.stub("rsync", f"exit {status}")
@@ -207,8 +221,9 @@ def test_files_changed_by_a_request_are_saved_for_the_next_container(shell: Shel
     assert shell.calls == [], "a machine that saves nothing"
     shell.write(f"{SAVED}/var/lib/tailrack/node-name", "p1\n")
     shell.call(save_again)
-    (call,) = [call for call in shell.calls if call.startswith("rsync ")]
-    assert "/etc/munge/munge.key" in call
+    marks = [" --exclude=complete" not in call for call in shell.calls if call.startswith("rsync ")]
+    assert marks == [False, True][: 2 - status], "a program's mark comes after the program"
+    assert "/etc/munge/munge.key" in shell.calls[0]
 
 
 # Jobs.
