@@ -52,24 +52,18 @@ by_uv() {
 # Print pip's settings as NAME=VALUE for uv; the last one of a name counts. Fail for an address with a password, which
 # must not be in an environment.
 uv_settings() {
-    local all section line name value
+    local all section
     all=$(.venv/bin/python -m pip config list) || return
-    for section in global. install. :env:.; do
-        while IFS= read -r line; do
-            name=${line#"$section"} name=${name%%=*} value=${line#*=} value=${value#\'} value=${value%\'}
-            case $line in
-            "$section"index-url=*@* | "$section"extra-index-url=*@* | "$section"proxy=*@* | "$section"trusted-host=* | \
-                "$section"client-cert=* | "$section"no-index=* | "$section"keyring-provider=* | "$section"constraint=*) return 1 ;;
-            "$section"index-url=*) name=UV_DEFAULT_INDEX ;;
-            "$section"extra-index-url=*) name=UV_INDEX ;;
-            "$section"find-links=*) name=UV_FIND_LINKS value=${value// /,} ;;
-            "$section"cert=*) name=SSL_CERT_FILE ;;
-            "$section"proxy=*) name=ALL_PROXY ;;
-            *) continue ;;
-            esac
-            printf '%s=%s\n' "$name" "$value"
-        done <<<"$all"
-    done
+    all=$(for section in global install :env:; do sed -n "s/^$section\.//p" <<<"$all"; done)
+    if grep -qE '^((extra-)?index-url|proxy)=.*@|^(trusted-host|client-cert|no-index|keyring-provider|constraint)=' <<<"$all"; then
+        return 1
+    fi
+    sed -nE "s/='(.*)'\$/=\1/
+        s/^index-url=/UV_DEFAULT_INDEX=/p
+        s/^extra-index-url=/UV_INDEX=/p
+        s/^proxy=/ALL_PROXY=/p
+        s/^cert=/SSL_CERT_FILE=/p
+        /^find-links=/{ s//UV_FIND_LINKS=/; s/ /,/g; p }" <<<"$all"
     echo UV_LINK_MODE=copy # a change in one checkout's .venv must not change another's
 }
 

@@ -26,17 +26,14 @@ stop() {
 }
 
 # Print the first path that exists.
-first_of() {
-    local path
-    for path; do
-        [ ! -e "$path" ] || { echo "$path" && return; }
-    done
-}
+first_of() { find -L "$@" -maxdepth 0 2>/dev/null | sed -n 1p || :; }
+
+# Print the compute capabilities of this node's GPUs, without the dot.
+capabilities() { nvidia-smi --query-gpu=compute_cap --format=csv,noheader | tr -d . | sort -un; }
 
 where() {
     local caps
-    caps=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | tr -d . | sort -un | paste -sd -) ||
-        stop "nvidia-smi does not list the GPUs" "check that the driver is loaded"
+    caps=$(capabilities | paste -sd -) || stop "nvidia-smi does not list the GPUs" "check that the driver is loaded"
     # shellcheck disable=SC1091
     printf '%s/.tailrack/nccl-tests/%s-%s-%s-sm%s-%.12s\n' "$HOME" "$(. /etc/os-release && echo "$ID")" \
         "$(. /etc/os-release && echo "${VERSION_ID:-0}")" "$(uname -m)" "$caps" "${TAILRACK_SHA256#content:}"
@@ -113,7 +110,7 @@ mpi() {
 }
 
 build() {
-    local kept wait=900 codes cap name
+    local kept wait=900 codes name
     read -ra names <<<"$TAILRACK_COLLECTIVES" && local programs=("${names[@]/%/_perf}")
     kept=$(where)
     if whole "$kept"; then return 0; fi
@@ -135,9 +132,7 @@ build() {
     toolkit
     nccl
     mpi
-    codes=$(for cap in $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | tr -d . | sort -un); do
-        printf -- '-gencode=arch=compute_%s,code=sm_%s ' "$cap" "$cap"
-    done)
+    codes=$(capabilities | sed 's/.*/-gencode=arch=compute_&,code=sm_&/' | paste -sd ' ')
     mkdir built
     make -j "$(nproc)" -C source/src MPI=1 MPI_HOME="$MPI_HOME" CUDA_HOME="$CUDA_HOME" NCCL_HOME="$NCCL_HOME" \
         NVCC_GENCODE="$codes" CUDARTLIB=cudart_static BUILDDIR="$WORK/built" os.build \
