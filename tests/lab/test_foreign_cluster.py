@@ -171,3 +171,12 @@ def test_its_own_exports_stay(cluster: ClusterUnderTest) -> None:
 def test_a_machine_that_is_ours_is_not_refused_once_more(cluster: ClusterUnderTest, server: dict[str, Any]) -> None:
     succeeded(cluster, server)
     assert cluster.touched() == {"s1-prepare"}
+
+
+def test_a_machine_that_leaves_has_its_own_files_again(cluster: ClusterUnderTest) -> None:
+    hosts = cluster.config["tailrack:sites"][0]["hosts"]
+    hosts[:] = [host for host in hosts if host["name"] != "s1"]
+    cluster.up_ok()
+    assert "ClusterName=atlas" in cluster.run("s1", "cat /etc/slurm/slurm.conf")
+    assert cluster.run("s1", "stat -c %U /etc/munge/munge.key").strip() == "munge"
+    assert cluster.attempt("s1", f"ls {BACKUP}").returncode != 0

@@ -1,4 +1,4 @@
-"""Traces of another cluster on a machine."""
+"""Files of another cluster on a machine: moved into a backup when the machine joins, and back when it leaves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,18 @@ def set_aside(path: str) -> None:
     files.make_folder(str(PurePosixPath(f"{BACKUP}{path}").parent))
     # The backup may be on another disk.
     run("mv", "-T", "--backup=numbered", path, f"{BACKUP}{path}")
-    note(f"moved {path} of another cluster to {BACKUP}{path}")
+    note(f"moved {path} to {BACKUP}{path}")
+
+
+def put_back(*paths: str) -> None:
+    """Move files out of the backup to where they were, unless others are there now."""
+    for path in paths:
+        kept = f"{BACKUP}{path}"
+        if files.exists(kept) and not files.exists(path):
+            run("mv", "-T", kept, path)
+            note(f"moved {kept} back to {path}")
+            for folder in PurePosixPath(kept).parents[: len(PurePosixPath(path).parents)]:
+                files.remove_if_empty(str(folder))
 
 
 def check(step: Step, node_take_over: bool) -> None:

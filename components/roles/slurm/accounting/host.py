@@ -20,6 +20,7 @@ from components.node.log import note
 from components.node.run import run
 from components.node.step.step import Step
 from components.node.waiting import wait_until
+from components.roles.base.foreign_cluster.host import put_back
 from components.roles.slurm.accounting import database, slurmdbd
 from components.roles.slurm.accounting.associations import EntriesValues, apply_associations
 from components.roles.slurm.slurm.controller import offer
@@ -201,4 +202,4 @@ def _remove_files() -> None:
 
 def leave(step: Step) -> None:
     """Remove accounting."""
-    do_each(*parts(), leave_slurm_folder)
+    do_each(*parts(), partial(put_back, DBD_CONF), leave_slurm_folder)

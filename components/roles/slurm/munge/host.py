@@ -29,7 +29,7 @@ from components.node.run import Ended, attempt, run, succeeds
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.access.ssh_trust.ask import ANSWERS, ask_all, last_error, members_except
-from components.roles.base.foreign_cluster.host import set_aside
+from components.roles.base.foreign_cluster.host import put_back, set_aside
 from components.roles.slurm.munge.switch_key import (
     DIGESTS,
     FOLDER,
@@ -326,15 +326,16 @@ class _Change:
 
 
 def leave(step: Step) -> None:
-    """Stop munged and remove its keys."""
+    """Stop munged, remove the cluster's keys, and put back the one that was here before."""
     attempt("systemctl", "disable", "-q", "--now", "munge")
-    files.remove(DIGESTS)
-    files.remove(GENERATION)
     if not files.exists(FOLDER):
         return
     folders.take(FOLDER, 0o700)
-    for path in (KEY, NEXT):
-        files.remove(path)
+    # A run that was cut off after this may have put the former key back.
+    if files.exists(DIGESTS):
+        for path in (KEY, NEXT, GENERATION, DIGESTS):
+            files.remove(path)
+    put_back(KEY)
     if user_named("munge"):
         # The package's owner.
         files.make_folder(FOLDER, 0o700, "munge")

@@ -18,6 +18,7 @@ from components.node.step.main import keep
 from components.node.step.step import Step
 from components.node.systemd import UNITS, is_active, retire, retire_daemon
 from components.node.waiting import wait_until
+from components.roles.base.foreign_cluster.host import put_back
 from components.roles.network.firewall.ports import HeldPorts, hold_ports
 from components.roles.slurm.slurm import controller
 from components.roles.slurm.slurm.controller import offer
@@ -384,6 +385,7 @@ def _forget_files() -> None:
     for name in (*CONF_FILES, "tailrack-prolog", "tailrack-epilog"):
         if "Written by tailrack." in (files.read(f"{CONF}/{name}") or ""):
             files.remove(f"{CONF}/{name}")
+    put_back(*(f"{CONF}/{name}" for name in CONF_FILES))
 
 
 def _forget_state() -> None:

@@ -7,12 +7,10 @@ from components.node.locks import PRIVATE
 from components.node.run import run
 from components.roles.base.foreign_cluster.host import set_aside
 from components.roles.storage.share.exports import EXPORTS_DIR, own_exports
-from components.roles.storage.share.foreign import GANESHA_FILE, OUR_GANESHA, foreign_ganesha, ganesha_is_ours
+from components.roles.storage.share.foreign import GANESHA_FILE, OUR_GANESHA, ganesha_is_ours
 
 SERVER = "nfs-ganesha"
 UNIT_FOLDER = f"{systemd.UNITS}/{SERVER}.service.d"
-# The package's file, for the day the machine leaves.
-BEFORE = f"{GANESHA_FILE}.tailrack-before"
 # The text that the server has read: a call may end between writing its file and the signal.
 _READ = f"{PRIVATE}/ganesha-has-read"
 
@@ -33,10 +31,8 @@ Anonymous_Gid = 65534; SecType = sys; PrivilegedPort = true;
 
 def ensure_ganesha(path: str) -> None:
     """Configure the server for a folder, and run it."""
-    if foreign_ganesha():
+    if files.exists(GANESHA_FILE) and not ganesha_is_ours():
         set_aside(GANESHA_FILE)
-    elif files.is_plain(GANESHA_FILE) and not ganesha_is_ours():
-        run("cp", "-p", GANESHA_FILE, BEFORE)
     # The package does not restart a killed server, without which every node hangs.
     systemd.keep_running(f"{SERVER}.service")
     systemd.reload_stale()

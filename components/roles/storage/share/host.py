@@ -18,6 +18,7 @@ from components.node.log import LOG_DIR, STATE_DIR, note
 from components.node.run import attempt, succeeds
 from components.node.step.step import Step
 from components.roles.access.users.accounts import Account
+from components.roles.base.foreign_cluster.host import put_back
 from components.roles.storage.share import ganesha, protect
 from components.roles.storage.share.exports import LIST, export_file, member_list, own_exports
 from components.roles.storage.share.foreign import (
@@ -380,8 +381,7 @@ def _leave_server() -> None:
         for path in (f"{ganesha.UNIT_FOLDER}/tailrack.conf", f"{ganesha.UNIT_FOLDER}/tailrack-restart.conf"):
             files.remove(path)
         files.remove(GANESHA_FILE)
-        if files.exists(ganesha.BEFORE):
-            files.rename(ganesha.BEFORE, GANESHA_FILE)
+        put_back(GANESHA_FILE)
 
 
 def _disable(unit: str) -> None:

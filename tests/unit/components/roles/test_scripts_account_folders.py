@@ -152,6 +152,7 @@ def test_a_cluster_that_leaves_empties_gives_away_and_removes_nothing_through_a_
     for path in (STATE, "/var/lib/slurm/accounting", "/var/lib/tailrack-mlflow", "/export/mlflow"):
         trap(machine, link, path)
     trap(machine, "a link to a file of root's", MUNGE_KEY)
+    machine.write("/var/lib/tailrack/munge.digests", "")
     for unit in ("slurmctld.service.d/tailrack.conf", "tailrack-database.service", "tailrack-mlflow.service"):
         machine.write(f"/etc/systemd/system/{unit}", "")
     machine.write("/var/lib/tailrack/mlflow/artifacts", "/export/mlflow\n")

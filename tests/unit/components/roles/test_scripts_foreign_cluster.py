@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.node.step.step import Step
+from components.roles.base.foreign_cluster.host import put_back
 from components.roles.role import Value
 from components.roles.slurm.munge.host import JoinValues, check
 from components.roles.slurm.munge.host import join as munge_join
@@ -204,6 +205,19 @@ def test_anothers_slurm_files_are_kept_and_its_daemons_end(machine: Shell) -> No
     assert kept(machine, "/etc/slurm/slurm.conf").read_text() == ATLAS
     assert (kept(machine, "/var/lib/slurm/slurmctld") / "clustername").read_text() == "atlas"
     assert machine.calls == ["systemctl stop slurmd slurmctld"]
+
+
+def test_a_machine_that_leaves_has_the_files_again_that_no_other_has_replaced(machine: Shell) -> None:
+    of_others(machine)
+    set_slurm_aside(machine)
+    machine.call(put_back, "/etc/slurm/gres.conf", "/etc/slurm/slurm.conf")
+    assert machine.path("/etc/slurm/slurm.conf").read_text() == ATLAS
+    assert not machine.path("/var/lib/tailrack/backup").exists()
+    set_slurm_aside(machine)
+    machine.write("etc/slurm/slurm.conf", "a newer one")
+    machine.call(put_back, "/etc/slurm/slurm.conf")
+    assert machine.path("/etc/slurm/slurm.conf").read_text() == "a newer one"
+    assert kept(machine, "/etc/slurm/slurm.conf").read_text() == ATLAS
 
 
 def test_the_state_of_our_controller_stays_despite_foreign_cluster_names(machine: Shell) -> None:

@@ -152,7 +152,8 @@ def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: 
 
 def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell) -> None:
     install(shell)
-    shell.write("etc/munge/munge.key", "secret")
+    for path in ("etc/munge/munge.key", "var/lib/tailrack/munge.digests"):
+        shell.write(path, "secret")
     for unit in ("etc/systemd/system/shared.automount", "etc/systemd/system/shared.mount"):
         shell.write(unit, "")
     shell.write("etc/systemd/system/slurmd.service.d/tailrack.conf", "")
@@ -175,7 +176,8 @@ def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell)
 
 def test_leaving_goes_on_when_a_part_of_it_fails_and_removes_the_key_of_a_killed_join(shell: Shell) -> None:
     install(shell)
-    shell.write("etc/munge/munge.key", "secret")
+    for path in ("etc/munge/munge.key", "var/lib/tailrack/munge.digests"):
+        shell.write(path, "secret")
     shell.stub("systemctl", "exit 1")
     shell.stub("systemd-run")
     assert shell.kept("leave").stdout == "left\n"
@@ -212,7 +214,7 @@ def test_the_down_of_a_head_node_ends_well_from_wherever_it_was_cut(shell: Shell
         *(f"/etc/systemd/system/{name}" for name in made),
         "/etc/munge/munge.key", "/etc/hostname", "/usr/local/sbin/tailrack-sign", "/var/lib/tailrack/leave_key",
         "/var/lib/tailrack/backup/etc/munge/munge.key", "/var/lib/tailrack/tailnet", "/var/lib/tailrack/node-name",
-        "/var/lib/slurm/slurmctld/job_state",
+        "/var/lib/slurm/slurmctld/job_state", "/var/lib/tailrack/munge.digests",
     ):  # fmt: skip
         shell.write(path, "")
     shell.write("/etc/slurm/slurm.conf", "# Written by tailrack.\n")
@@ -230,9 +232,10 @@ def test_the_down_of_a_head_node_ends_well_from_wherever_it_was_cut(shell: Shell
         shell.step(script, values, "down", "head-head")
     assert_ok(shell.step(script, values, "down", "head-head"))
     left = {str(path.relative_to(shell.root)) for path in shell.path("/var/lib").rglob("*") if path.is_file()}
-    assert left == {"var/lib/tailrack/backup/etc/munge/munge.key", "var/lib/tailrack/tailnet"}
-    for folder in ("/etc/systemd/system", "/usr/local/sbin", "/etc/munge", "/etc/slurm"):
-        assert [path for path in shell.path(folder).rglob("*") if path.is_file()] == [], folder
+    assert left == {"var/lib/tailrack/tailnet"}
+    # The file from before the cluster is back.
+    for folder, there in {"systemd/system": [], "munge": ["munge.key"], "slurm": [], "../usr/local/sbin": []}.items():
+        assert [path.name for path in shell.path(f"/etc/{folder}").rglob("*") if path.is_file()] == there, folder
     assert shell.path("/var/log/tailrack/left").exists()
 
 
