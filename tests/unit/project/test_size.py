@@ -8,14 +8,14 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 49_996,
-    "Python files in components/": 328,
-    "lines of code in tests/": 51_654,
-    "lines of bash": 1_716,
+    "lines of code": 49_703,
+    "Python files in components/": 326,
+    "lines of code in tests/": 51_652,
+    "lines of bash": 1_694,
     "units": 25,
     "timers": 3,
     "names of values in components/": 61,
-    "words in README.md and docs/": 27_931,
+    "words in README.md and docs/": 27_930,
     "pages in docs/": 23,
 }
 LEAST_MEDIAN = 143  # lines of a file in components/
