@@ -205,7 +205,7 @@ def slurm(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> MakeSlurm:
     def install(state: tuple[str, ...] = ("MIXED",), reason: str = "", refuses: str = "none") -> None:
         node = json.dumps({"nodes": [{"name": "a1", "state": list(state), "reason": reason}]})
         shell.write("node.json", node)
-        shell.write("7.json", shown(7, requeue=True, array_job_id=7, array_task_id=2))
+        shell.write("7.json", shown(7, requeue=True, array_job_id=7, array_task_id={"set": True, "number": 2}))
         shell.write("8.json", shown(8, requeue=False, het_job_id=8, het_job_offset=0))
         shell.stub(
             "scontrol",
