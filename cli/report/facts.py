@@ -17,7 +17,7 @@ _WORST_FIRST = ("error", "warning", "info")
 # The preflight's text about a pair of nodes in "tailnet traffic", and in "tailnet path".
 _TRAFFIC = re.compile(
     r"(?P<name>\S+) by (?P<path>direct|relay|peer-relay|idle): "
-    r"(?P<sent>\d{1,18}) B sent, (?P<received>\d{1,18}) B received$",
+    r"(?P<sent>\d{1,18}) B sent, (?P<received>\d{1,18}) B received\Z",
     re.ASCII,
 )
 _REACHED = re.compile(
