@@ -49,7 +49,7 @@ class Task:
     settings   settings of its unit, such as `Nice=10`
     needs      a file, or a folder with anything in it; without it the task does not run
     at_once    whether a task with a long period first runs at boot, and not within its period
-    sources    files; it runs only if one of them is newer than `target`, a file that the program writes
+    sources    of a task of each minute: it runs only if one of these files is newer than `target`, which it writes
     """
 
     name: str
