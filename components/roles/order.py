@@ -24,6 +24,7 @@ from components.roles.commands.tailrack.role import role as tools
 from components.roles.containers.enroot_pyxis.role import role as enroot_pyxis
 from components.roles.facts import matching, whole
 from components.roles.gpu.gpu.role import role as gpu
+from components.roles.gpu.profiling.host import TRACES
 from components.roles.jobs.job_hangs.role import role as job_hangs
 from components.roles.jobs.job_reports.role import role as job_reports
 from components.roles.jobs.mlflow.role import role as mlflow
@@ -126,7 +127,8 @@ def sll(_settings: ClusterSettings) -> Role:
 
 def profiling(settings: ClusterSettings) -> Role:
     """Profilers for users on compute nodes. Where they are off, nodes take the permission back."""
-    return Role("profiling", after=("gpu",), values={"enabled": settings.profiling})
+    traces = {} if settings.profiling else {"compute": TRACES}
+    return Role("profiling", after=("gpu",), values={"enabled": settings.profiling}, only_where=traces)
 
 
 def slurm_release(settings: ClusterSettings) -> Role | None:

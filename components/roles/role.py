@@ -101,6 +101,8 @@ class Role:
                 stops nothing; the role's phases check which packages are installed
     files       files by phase; written before the phase, which finds `step.changed` set if a file changed. In main
                 steps, files that are no longer declared are removed, and their units with them
+    only_where  paths by phase, for a phase that only undoes what a former config made: a machine that has none of the
+                paths does not even load its module
     made        what its programs make, by phase of a main step, in the form of node/declared.py; removed like files
     values      values by name: `lines` of the role users is the parameter `users_lines` of a phase, also in its JSON
     secrets     secret values; any step may read them
@@ -125,6 +127,7 @@ class Role:
     packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     wanted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     files: Mapping[str, tuple[File, ...]] = field(default_factory=dict)
+    only_where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     made: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)

@@ -171,7 +171,9 @@ class _Parts:
         found = _function(role.name, (*role.modules, phase), function or phase)
         if found and role.takes(phase):
             self._phases.append(found)
-            yield ("python", found.__module__, found.__name__)
+            call = ("python", found.__module__, found.__name__)
+            paths = None if function else role.only_where.get(phase)
+            yield call if paths is None else ("where", paths, call)
 
     def undo(self, role: Role, phase: str, part: int) -> Iterator[Call]:
         """Yield the call that undoes a phase: its `release` (0) or `forget` (1)."""

@@ -27,7 +27,6 @@ from components.node.passwd import user_named
 from components.node.run import Ended
 from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job
-from components.slurm_commands.nodes import Node
 from components.slurm_commands.slurm import SlurmError
 from components.validation.job_files import PROGRAM, job_program
 from components.validation.preflight.drain import ERRORS_OF_SLURM
@@ -239,12 +238,8 @@ def refusing(order: Order, shown: Job | None) -> dict[str, str]:
         if not in_prolog and not any(node.reason.startswith(ERRORS_OF_SLURM[0]) for node in out):
             return {}
         if (out and not any(node.reason in ERRORS_OF_SLURM for node in out)) or time.monotonic() >= end:
-            return {node.name: _why_out(node) for node in out}
+            return {node.name: f"{node.state}: {node.reason}" if node.reason else node.state for node in out}
         time.sleep(POLL_SECONDS)
-
-
-def _why_out(node: Node) -> str:
-    return f"{node.state}: {node.reason}" if node.reason else node.state
 
 
 def _report(job: _Job) -> dict[str, Any]:

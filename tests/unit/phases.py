@@ -17,9 +17,10 @@ Calls = Mapping[str, Iterable[Any]]
 
 
 def inner_calls(calls: Calls) -> Iterator[Any]:
-    """Every call of a plan, those of checks and of a join included."""
+    """Every call of a plan, those inside of other calls included."""
     for call in (call for action in calls.values() for call in action):
-        yield from call[1:] if call[0] == "checks" else call[2:] if call[0] == "join" else [call]
+        first = {"checks": 1, "where": 2, "join": 4}.get(call[0])
+        yield from call[first:] if first else [call]
 
 
 def called(calls: Calls, action: str = "up") -> list[str]:

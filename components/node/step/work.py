@@ -18,9 +18,10 @@ from components.node.log import note
 from components.node.step.step import STATE_DIR, Step
 from components.node.step.values import arguments
 
-# A call: `["python", MODULE, FUNCTION]`, `["files", [PATH, MODE, OWNER, TEXT, NEEDS]...]`, `["checks", CALL...]`,
-# `["join", NAMES, MODULE, FUNCTION, CALL...]`, `["owner", STEP, OWNER, ITEMS]` before those of a role (declared.py),
-# `["tasks", KEY, ROWS]`, `["end_tasks"]`, or one of the calls of packages with their names.
+# A call: `["python", MODULE, FUNCTION]`, `["where", PATHS, CALL]` for machines that have one of the paths,
+# `["files", [PATH, MODE, OWNER, TEXT, NEEDS]...]`, `["checks", CALL...]`, `["join", NAMES, MODULE, FUNCTION, CALL...]`,
+# `["owner", STEP, OWNER, ITEMS]` before those of a role (declared.py), `["tasks", KEY, ROWS]`, `["end_tasks"]`, or one
+# of the calls of packages with their names.
 Call = Sequence[Any]
 # A digest of the last complete join's program, calls and values, and its answer.
 JOINED = f"{STATE_DIR}/joined"
@@ -117,6 +118,9 @@ class Work:
             self.step.record.begin(words[1])
         elif kind == "checks":
             self._checks(words)
+        elif kind == "where":
+            if any(map(files.exists, words[0])):
+                self._call(words[1])
         elif kind == "join":
             self._join(*words)
         elif kind == "tasks":

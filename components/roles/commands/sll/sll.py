@@ -139,7 +139,8 @@ def table(rows: Sequence[Row], now: float, width: int = 0) -> list[str]:
 
     width   of the terminal, which decides on the columns; 0 for all
     """
-    lines = [[text[:widest] for text, widest in zip(line, WIDEST, strict=True)] for line in _lines(rows, now)]
+    whole = (HEAD, *(_cells(row, now) for row in rows))
+    lines = [[text[:widest] for text, widest in zip(line, WIDEST, strict=True)] for line in whole]
     columns = [*zip(*lines, strict=True)]
     widths = [max(map(len, column)) for column in columns]
     shown = [number for number, column in enumerate(columns) if number not in _RECORDED or any(column[1:])]
@@ -168,10 +169,6 @@ def rows_on(seen: Snapshot, now: float, height: int) -> int:
 def elapsed(row: Row, now: float) -> int:
     """Return the seconds since the job started; 0 while it waits."""
     return max(0, int(now - row["start"])) if row["start"] else 0
-
-
-def _lines(rows: Sequence[Row], now: float) -> list[tuple[str, ...]]:
-    return [HEAD, *(_cells(row, now) for row in rows)]
 
 
 def _cells(row: Row, now: float) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 WANTED = 2
 # The value before the cluster.
 BEFORE = f"{STATE_DIR}/perf-event-paranoid"
+TRACES = (DRIVER_OPTION, SYSCTL, BEFORE)
 
 
 def leave(step: Step) -> None:

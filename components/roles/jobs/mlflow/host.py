@@ -259,13 +259,12 @@ def _back_up() -> None:
         note("MLflow is not in the backup yet: run 'tailrack-backup status' to see why")
 
 
-def compute(step: Step, mlflow_enabled: bool, share_mount: str) -> None:
+def compute(step: Step, share_mount: str) -> None:
     """Create the link from which task-prolog reads MLflow's address.
 
     The head node writes and removes the file behind the link, so no node waits for MLflow.
     """
-    if mlflow_enabled:
-        files.link(URI_FILE, f"{share_mount}/{PUBLISHED}")
+    files.link(URI_FILE, f"{share_mount}/{PUBLISHED}")
 
 
 def leave(step: Step) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from components.node.systemd import UNITS
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.jobs.mlflow.host import DUMP, SETTINGS, START, URI_FILE
+from components.roles.jobs.mlflow.host import ARTIFACTS, DUMP, SETTINGS, START, URI_FILE
 from components.roles.jobs.mlflow.install import ACCOUNT, ACCOUNTS, PROGRAM, UNIT
 from components.roles.jobs.mlflow.settings import Mlflow
 from components.roles.program import python_launcher, version
@@ -38,6 +38,7 @@ def role(settings: ClusterSettings) -> Role:
             **({} if config else {"admin_password": ""}),
         },
         packages={"services": ("python3-venv",)} if config else {},
+        only_where={} if config else {"services": (ARTIFACTS,), "compute": ()},
         made={"services": (f"{UNITS}/{UNIT}", SETTINGS, PROGRAM, START, ACCOUNTS, DUMP), "compute": (URI_FILE,)}
         if config
         else {},

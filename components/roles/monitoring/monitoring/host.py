@@ -34,6 +34,7 @@ _EXPORTER_SETTINGS = "/etc/tailrack/node-exporter"
 FIGURES = "/usr/local/lib/tailrack/figures"
 # A folder of root's. Node exporter reads its files for each answer.
 METRICS = f"{STATE_DIR}/metrics"
+EXPORTER = (f"{systemd.UNITS}/{EXPORTER_UNIT}", _EXPORTER_SETTINGS, FIGURES, METRICS)
 _SANDBOX = ("Nice=10", "MemoryMax=1G", "NoNewPrivileges=yes", "ProtectHome=read-only", "LockPersonality=yes")
 
 
@@ -82,10 +83,11 @@ def forget(step: Step, node_name: str) -> None:
     files.remove(f"{TARGETS}/{node_name}.json")
 
 
-def node(step: Step, monitoring_enabled: bool) -> None:
-    """Remove node exporter if the config has no monitoring."""
-    if not monitoring_enabled:
-        remove_exporter()
+def node(step: Step) -> None:
+    """Remove node exporter and tailrack-figures, where the config has no monitoring any more."""
+    systemd.retire(EXPORTER_UNIT)
+    for path in EXPORTER:
+        files.remove_folder(path)
 
 
 def write_target(name: str, site: str, address: str) -> None:
@@ -111,11 +113,3 @@ def start_exporter(step: Step, values: ExporterValues, address: str) -> None:
     if step.declare(File(FIGURES, values.monitoring_figures, 0o755)):
         # Run it now instead of in a minute, without waiting for it.
         step.later.append(lambda: begin_task("figures"))
-
-
-def remove_exporter() -> None:
-    """Remove node exporter and tailrack-figures."""
-    systemd.retire(EXPORTER_UNIT)
-    for path in (_EXPORTER_SETTINGS, FIGURES):
-        files.remove(path)
-    files.remove_folder(METRICS)

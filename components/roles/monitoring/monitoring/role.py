@@ -13,7 +13,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.monitoring.monitoring.accepted_series import NODE_NAME, PATH, USER_NAME, metric_relabel_configs
 from components.roles.monitoring.monitoring.alerting import UNIT as ALERTMANAGER_UNIT
 from components.roles.monitoring.monitoring.figures import COLLECTORS
-from components.roles.monitoring.monitoring.host import EXPORTER_UNIT, MADE, figures_task
+from components.roles.monitoring.monitoring.host import EXPORTER, EXPORTER_UNIT, MADE, figures_task
 from components.roles.monitoring.monitoring.prometheus import UNIT as PROMETHEUS_UNIT
 from components.roles.monitoring.monitoring.settings import Monitoring, Receiver, Webhook
 from components.roles.program import launcher
@@ -65,6 +65,7 @@ def role(settings: ClusterSettings) -> Role:
         },
         secrets=hidden if receivers else {},
         packages={"services": packages} if config else {},
+        only_where={"node": () if config else EXPORTER},
         made={"services": MADE},
         texts={
             "config": template("monitoring", "prometheus.yml"),

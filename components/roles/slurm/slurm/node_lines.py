@@ -5,7 +5,7 @@ Placeholders of an elastic pool: nodes that slurmctld has before their machines 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -139,7 +139,7 @@ def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None =
     share = max((registered - reserved) // cpus, 1)
     share = share // _STEP_MB * _STEP_MB or share
     gpus = gpus or NodeGpus.promised(host)
-    node_sets = ["ALL", *_names(host, gpus)]
+    node_sets = ["ALL", *(name for name, _ in _node_sets(host, gpus))]
     gpu_cpus = _cpus_per_gpu(cpus, len(gpus.devices))
     return {
         "node_registered_mb": registered,
@@ -157,10 +157,6 @@ def _cpus_per_gpu(cpus: int, gpus: int) -> int:
     """
     share = cpus // gpus if gpus else 0
     return share - share % 2 if share > 1 else share
-
-
-def _names(host: Host, gpus: NodeGpus) -> Iterable[str]:
-    return (name for name, _ in _node_sets(host, gpus))
 
 
 def node_values(host: Host, gpus: NodeGpus | None = None) -> dict[str, Any]:

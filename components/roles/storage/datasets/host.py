@@ -34,7 +34,7 @@ _WAIT_SECONDS, _FAILING_SECONDS = 1200, 90
 
 @dataclass(frozen=True)
 class HeadValues:
-    """The settings as JSON, empty without data sets; and the secret keys by data set, as JSON."""
+    """The settings, and the secret keys by data set, as JSON."""
 
     datasets_settings: str
     datasets_keys: str = field(repr=False)
@@ -43,8 +43,6 @@ class HeadValues:
 
 def services(step: Step, values: HeadValues) -> None:
     """Install it. The work goes on in the background."""
-    if not values.datasets_settings:
-        return
     make_daemon_account(model.ACCOUNT)
     prepare()
     more = {"keys": json.loads(values.datasets_keys), "head": values.head_address}
@@ -81,7 +79,7 @@ def compute(step: Step, values: ComputeValues) -> None:
         run.run("systemctl", "restart" if step.changed else "start", "--no-block", STAGE)
         if values.datasets_wait:
             _wait_for(step.host, values.datasets_wait)
-    elif files.exists(HEAD_ADDRESS) or homes():
+    else:
         files.remove(HEAD_ADDRESS)
         # End a transfer that is running.
         run.attempt("systemctl", "stop", STAGE, quiet=True)

@@ -9,6 +9,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
 from components.roles.role import File, Role, Value, unit_like
 from components.roles.storage.datasets import model
+from components.roles.storage.datasets.copies import FOLDERS
 from components.roles.storage.datasets.settings import Dataset, below, kind_of
 
 PACKAGES = ("rclone", "rsync")
@@ -30,7 +31,8 @@ def role(settings: ClusterSettings) -> Role:
     secret = bool(_keys(settings.datasets))
     role_values = values if secret else {**values, **keys}
     if not used:
-        return Role("datasets", after=("slurm", "fabric"), values=role_values)
+        traces = {"services": (), "compute": (model.HEAD_ADDRESS, FOLDERS)}
+        return Role("datasets", after=("slurm", "fabric"), values=role_values, only_where=traces)
     served = (File(model.FILES_PROGRAM, launcher("data-files"), "0755"),)
     shared = (model.STATE, *(f"/etc/systemd/system/{unit}" for unit in (model.SOCKET, model.SERVER)))
     return Role(

@@ -17,7 +17,7 @@ from components.roles.access.users.host import make_homes
 from components.roles.slurm.slurm.node_state import FEATURES
 from components.roles.storage.mounts import units, watch
 from components.roles.storage.mounts.probe import NodeList, Problem, Wanted, check_all, write_list
-from components.roles.storage.mounts.units import PROGRAM, is_installed, remove_watch
+from components.roles.storage.mounts.units import INSTALLED, PROGRAM, remove_watch
 from components.roles.storage.mounts.watch import ROLE
 from components.roles.storage.share.exports import export_file, own_exports
 from components.roles.storage.share.mount import start
@@ -73,7 +73,7 @@ def head(step: Step, values: MountsValues, users: UsersValues, head_computes: bo
 
 def _mount(step: Step, values: MountsValues, wanted: list[Wanted], make: Make = None) -> None:
     """Bring this node to its mounts. `make` makes the homes, once they are mounted."""
-    if not wanted and not is_installed():
+    if not wanted and not any(map(files.exists, INSTALLED)):
         return
     with watch.lock():
         problems = _apply(step, values, wanted, make)
@@ -131,7 +131,6 @@ def _report(host: str, wanted: NodeList) -> None:
 
 def leave(step: Step) -> None:
     """Unmount lazily, so that a process that is still there keeps its open files."""
-    if is_installed():
-        do_each(*(lambda path=path: units.take_away(path, lazily=True) for path in units.recorded()), remove_watch)
+    do_each(*(lambda path=path: units.take_away(path, lazily=True) for path in units.recorded()), remove_watch)
     files.remove(f"{FEATURES}/{ROLE}")
     files.remove_if_empty(FEATURES)

@@ -10,7 +10,7 @@ from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
 from components.roles.role import Role
-from components.roles.storage.mounts.units import PROGRAM
+from components.roles.storage.mounts.units import INSTALLED, PROGRAM
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -31,6 +31,7 @@ def role(settings: ClusterSettings) -> Role:
                 for mount in mounts
             ]
         },
+        only_where={} if mounts else dict.fromkeys(("compute", "login", "head"), INSTALLED),
         # Where the config has no mounts any more, it finishes what waits for jobs, and removes its program.
         tasks=dict.fromkeys(phases, (Task("mounts", (PROGRAM,), limit=300, settings=("Nice=10",)),)),
         texts={"program": launcher("mounts") if mounts else ""},

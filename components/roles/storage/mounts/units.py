@@ -21,6 +21,8 @@ RECORD = f"{STATE_DIR}/mounts"
 # Seconds for a mount, in which programs that use it wait; also for systemd to unmount.
 _MOUNT_SECONDS = 30
 PROGRAM = "/usr/local/sbin/tailrack-mounts"
+# A node that has, or had, mounts has one of these.
+INSTALLED = (PROGRAM, LIST, RECORD)
 
 
 def recorded(kind: str = "unit") -> list[str]:
@@ -107,8 +109,3 @@ def remove_watch() -> None:
     """Remove everything of it."""
     for path in (PROGRAM, LIST, f"/{RESULTS}", RECORD):
         files.remove(path)
-
-
-def is_installed() -> bool:
-    """Return whether this node has, or had, mounts."""
-    return any(files.exists(path) for path in (PROGRAM, LIST, RECORD))

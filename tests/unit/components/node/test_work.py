@@ -54,6 +54,13 @@ def test_checks_report_all_problems_together(shell: Shell) -> None:
     assert done.stderr.splitlines()[-1] == "next: change it; also: change it"
 
 
+def test_a_phase_for_what_a_former_config_made_is_not_even_loaded_where_that_is_not(shell: Shell) -> None:
+    assert_ok(shell.step(script(("where", ("/etc/made",), ("python", "no.such", "phase"))), {}))
+    shell.write("/etc/made", "")
+    assert_ok(shell.step(script(("where", ("/etc/other", "/etc/made"), python("go"))), {}))
+    assert shell.path("/etc/went").read_text() == "went\n"
+
+
 def test_an_unexpected_error_leaves_its_trace_in_the_log(shell: Shell) -> None:
     done = assert_fails(shell.step(script(python("crash")), {}), "RuntimeError: unexpected")
     assert done.stderr.splitlines()[-1].startswith("next: ssh to a1, read /var/log/tailrack/a1-step.log")

@@ -3,10 +3,8 @@
 import copy
 import importlib
 import re
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,6 +19,7 @@ from components.steps.composition import answer as answer_of
 from stacks.config import parse
 from tests.unit.components.roles.test_backup import SFTP
 from tests.unit.configs import HOSTS, LAB, MONITORING, RawConfig, refusal
+from tests.unit.phases import inner_calls
 from tests.unit.recorded import Build, public_key
 from tests.unit.stacks.test_pool import CONTAINERS, build_pool
 
@@ -71,18 +70,12 @@ def test_every_phase_in_python_can_read_the_values_of_its_steps(build: Build, ra
         for step in (one for one in stack.remote if "start-" in one.inputs["create"]):
             plan = stack.plan(step.name)
             values = {**plan["texts"], **stack.request(step.name)["values"]}
-            for kind, *words in (call for calls in plan["calls"].values() for call in flat(calls)):
+            for kind, *words in inner_calls(plan["calls"]):
                 if kind == "python":
                     module, name = words
                     if arguments(getattr(importlib.import_module(module), name), values):
                         read.add(module)
     assert len(read) > 15
-
-
-def flat(calls: list[list[Any]]) -> Iterator[list[Any]]:
-    """Calls, and those that are checks or of a join."""
-    for call in calls:
-        yield from call[1:] if call[0] == "checks" else call[4:] if call[0] == "join" else [call]
 
 
 def test_each_task_is_in_its_step_and_each_file_is_of_one_role() -> None:

@@ -172,5 +172,5 @@ def test_the_password_of_the_administrator_is_a_secret_output_and_travels_with_t
     assert not [one.name for one in stack.resources if SECRET in one.in_plain_state]
     assert stack.outputs["mlflow_admin_password"] == SECRET
     assert stack.outputs["mlflow_url"] == f"http://{tailnet_address('head')}:5000"
-    assert stack.header("b1-node")["mlflow_enabled"] == "true"
+    assert "/etc/tailrack/mlflow-uri" in str(stack.plan("b1-node")["calls"])
     assert "mlflow-password" not in build(LAB).names

@@ -56,7 +56,7 @@ def values(**more: Value) -> MlflowValues:
 
 
 def test_jobs_read_the_mlflow_address_from_a_file_on_the_share(shell: Shell) -> None:
-    told: dict[str, Value] = {"mlflow_enabled": True, "share_mount": "/shared"}
+    told: dict[str, Value] = {"share_mount": "/shared"}
     # What an earlier release has left, whose text was there whether the server was or not.
     shell.write(URI, "http://100.64.0.1:5055\n")
     for _ in range(2):

@@ -9,6 +9,7 @@ import yaml
 
 from components.node import daemons
 from components.node.step.step import Step
+from components.roles.monitoring.monitoring.host import EXPORTER as TRACES
 from components.roles.monitoring.monitoring.host import forget
 from components.roles.order import roles
 from components.roles.role import Role, Value
@@ -153,13 +154,8 @@ def test_a_member_is_a_target_until_it_leaves(host: Shell) -> None:
 def test_a_node_has_an_exporter_only_while_monitoring_is_on(host: Shell) -> None:
     assert_ok(host.step(compose([Role("exporters")], ["node_services"]), {**header(), **A1}))
     assert host.path("/etc/tailrack/node-exporter").read_text() == "ADDRESS=100.64.0.3\nPORT=9100\n"
-    step(host, "monitoring", "node", A1)
-    assert host.path(EXPORTER).exists()
-    step(host, "monitoring", "node", {**A1, "monitoring_enabled": False})
-    for path in (
-        EXPORTER,
-        "/etc/tailrack/node-exporter",
-        "/usr/local/lib/tailrack/figures",
-        "/var/lib/tailrack/metrics",
-    ):
-        assert not host.path(path).exists(), path
+    on = roles(parse({**LAB, "monitoring": {}}, base_dir=Path()))
+    assert_ok(host.step(compose([role for role in on if role.name == "monitoring"], ["node"]), {}))
+    assert [path for path in TRACES if host.path(path).exists()] == [*TRACES]
+    assert_ok(host.step(script_of("monitoring", "node", used=False), {}))
+    assert [path for path in TRACES if host.path(path).exists()] == []

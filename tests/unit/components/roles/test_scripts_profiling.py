@@ -25,7 +25,7 @@ def machine(shell: Shell) -> Shell:
 def run(shell: Shell, *, on: bool, gpus: int = 2) -> None:
     values = {"profiling_enabled": on, "node_gpu_count": gpus}
     for _ in range(2):
-        assert_ok(shell.step(script_of("profiling", "compute"), values))
+        assert_ok(shell.step(script_of("profiling", "compute", used=on), values))
 
 
 def log(shell: Shell) -> str:
