@@ -123,10 +123,10 @@ def ensure(host: str, *names: str) -> None:
     # A run that was cut off can leave packages unpacked but not configured.
     if not when_unlocked(host, "dpkg", "--configure", "-a").ok:
         note("some packages of this machine cannot be configured; continuing")
-    said = refresh_lists(host, missing)
-    if "resolving" in said:
-        remedy = f"names do not resolve on {host}: see /etc/resolv.conf and 'resolvectl dns' there; {remedy}"
-    _require_candidates(missing, said, remedy, host)
+    if (said := refresh_lists(host, missing)) is not None:
+        if "resolving" in said:
+            remedy = f"names do not resolve on {host}: see /etc/resolv.conf and 'resolvectl dns' there; {remedy}"
+        _require_candidates(missing, said, remedy, host)
     for name in missing:
         files.add_line(RECORD, name)
     simulated = attempt("apt-get", "-s", "install", "--no-install-recommends", *missing).output
@@ -309,11 +309,11 @@ def _run_unstarted(*command: str) -> Ended:
 # Package lists.
 
 
-def refresh_lists(host: str, names: Sequence[str] = ()) -> str:
+def refresh_lists(host: str, names: Sequence[str] = ()) -> str | None:
     """Read the package lists once for all steps of an `up`, and again if they lack one of the given packages.
 
     A source may be new. A broken source is no error here: the other sources may have the packages. Return the errors
-    of apt.
+    of apt; None if the lists were new, and had the packages.
     """
     # Partial package lists miss most packages.
     while _reading:
@@ -324,7 +324,7 @@ def refresh_lists(host: str, names: Sequence[str] = ()) -> str:
         if names and without_candidate(names):
             files.remove(_READ)
         if _are_fresh():
-            return ""
+            return None
         note(f"reading the package lists, at most {LISTS_SECONDS}s")
         ended = when_unlocked(host, *_UPDATE, limit=LISTS_SECONDS)
         if ended.ok:
