@@ -17,6 +17,7 @@ from cli.pulumi.workspace import PROJECT
 from lab import docker_daemon as lab_engine
 from lab import images as lab_images
 from lab.errors import LabError
+from lab.identity import LABEL, lab_id
 from tests.lab import leaks
 from tests.lab.cluster import JOB_LIMIT_SECONDS, ClusterUnderTest, MakeCluster, dev_config, eventually, own_machine
 from tests.lab.containers import bring_up
@@ -37,7 +38,7 @@ def images() -> Iterator[None]:
     """Docker and the lab's images; Docker stays while tests run, also when a `down` leaves no other container in it."""
     lab_commands.prepare()
     client = lab_engine.connect()
-    held = client.containers.create(lab_images.tags().node)  # never started
+    held = client.containers.create(lab_images.tags().node, labels={LABEL: lab_id(PROJECT, "held")})  # never started
     yield
     held.remove()
     client.close()
