@@ -19,8 +19,7 @@ Calls = Mapping[str, Iterable[Any]]
 def inner_calls(calls: Calls) -> Iterator[Any]:
     """Every call of a plan, those inside of other calls included."""
     for call in (call for action in calls.values() for call in action):
-        first = {"checks": 1, "where": 2, "join": 4}.get(call[0])
-        yield from call[first:] if first else [call]
+        yield from {"checks": call[1:], "where": call[2:], "join": call[4:]}.get(call[0], [call])
 
 
 def called(calls: Calls, action: str = "up") -> list[str]:

@@ -44,8 +44,8 @@ ROLES = roles(parse(LAB, base_dir=Path()))
 
 def script_of(role: str, *phases: str, used: bool = True) -> Script:
     """Return the script of one role's phases alone. `used`: the config uses it, or does so no more."""
-    found = next((one for one in ROLES if one.name == role), Role(role))
-    return compose([replace(found, only_where={} if used else found.only_where)], phases)
+    found = [replace(one, only_where={}) if used else one for one in ROLES if one.name == role]
+    return compose(found or [Role(role)], phases)
 
 
 def code_script(up: str, down: str = "pass") -> Script:

@@ -9,7 +9,6 @@ import yaml
 
 from components.node import daemons
 from components.node.step.step import Step
-from components.roles.monitoring.monitoring.host import EXPORTER as TRACES
 from components.roles.monitoring.monitoring.host import forget
 from components.roles.order import roles
 from components.roles.role import Role, Value
@@ -21,6 +20,7 @@ from tests.unit.shell import Shell, assert_ok, script_of, stub_daemons
 EXPORTER = "/etc/systemd/system/tailrack-node-exporter.service"
 CONFIG, RULES = "/etc/tailrack/prometheus/prometheus.yml", "/etc/tailrack/prometheus/rules.yml"
 TARGETS = "/var/lib/tailrack/monitoring/targets"
+TRACES = (EXPORTER, "/etc/tailrack/node-exporter", "/usr/local/lib/tailrack/figures", "/var/lib/tailrack/metrics")
 A1: dict[str, Value] = {"node_name": "a1", "node_site": "rack", "node_address": "100.64.0.3"}
 HEAD: dict[str, Value] = {"node_name": "head", "node_site": "rack", "head_address": "100.64.0.1"}
 
