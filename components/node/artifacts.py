@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from components.node import files
 from components.node.failure import Failure
-from components.node.fetch import fetch_reason, fetch_remedy
+from components.node.fetch import fetch_failure
 from components.node.log import note
 from components.node.run import Ended, attempt
 from components.node.step.step import Step
@@ -56,14 +56,10 @@ def keep_artifact(step: Step, path: str, artifact: Artifact) -> None:
         sys.stderr.write(ended.errors)
         if error := files.room_error(folder):
             raise Failure(f"{folder}: {error}", f"make room there on {step.host}, then run up again")
-        reason = fetch_reason(ended.errors)
         remedy = (
             f"open the way there for {step.host}, or set {artifact.source_key} to a copy of your own; then run up again"
         )
-        raise Failure(
-            f"{source} cannot be fetched from here{f' ({reason})' if reason else ''}",
-            fetch_remedy(reason, remedy, step.host),
-        )
+        raise fetch_failure(f"{source} cannot be fetched from here", ended.errors, remedy, step.host)
     if not _has(fresh, artifact.digest):
         digest = files.sha256(fresh)
         files.remove(fresh)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from components.node import files
+from components.node.failure import Failure
 
 # Certificates of the authorities that the machine's owner trusts.
 OWN_CERTIFICATES = "/usr/local/share/ca-certificates"
@@ -54,11 +55,17 @@ def fetch_remedy(reason: str, remedy: str, host: str) -> str:
     )
 
 
+def fetch_failure(problem: str, output: str, remedy: str, host: str) -> Failure:
+    """Return the failure of a download, with its cause from a program's output. `remedy`: for causes without their own."""
+    reason = fetch_reason(output)
+    return Failure(f"{problem}{f' ({reason})' if reason else ''}", fetch_remedy(reason, remedy, host))
+
+
 def print_problem(arguments: Sequence[str]) -> int:
     """Print a problem with its cause, from a program's output on stdin, and the remedy."""
     problem, remedy, host = arguments
-    reason = fetch_reason(sys.stdin.read())
-    sys.stdout.write(f"{problem}{f' ({reason})' if reason else ''}; {fetch_remedy(reason, remedy, host)}\n")
+    failure = fetch_failure(problem, sys.stdin.read(), remedy, host)
+    sys.stdout.write(f"{failure.reason}; {failure.remedy}\n")
     return 0
 
 

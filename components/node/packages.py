@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from components.node import files, kernel, run
 from components.node.failure import Failure
-from components.node.fetch import fetch_reason, fetch_remedy
+from components.node.fetch import fetch_failure
 from components.node.locks import PRIVATE, Lock
 from components.node.log import note
 from components.node.run import Ended, attempt, exists
@@ -126,7 +126,8 @@ def ensure(host: str, *names: str) -> None:
     if (said := refresh_lists(host, missing)) is not None:
         if "resolving" in said:
             remedy = f"names do not resolve on {host}: see /etc/resolv.conf and 'resolvectl dns' there; {remedy}"
-        _require_candidates(missing, said, remedy, host)
+        for name in without_candidate(missing):
+            raise fetch_failure(f"no readable package source has {name}", said, remedy, host)
     for name in missing:
         files.add_line(RECORD, name)
     simulated = attempt("apt-get", "-s", "install", "--no-install-recommends", *missing).output
@@ -142,10 +143,7 @@ def ensure(host: str, *names: str) -> None:
             f"installing {words} would remove {' '.join(removed)}",
             f"if they are not needed on {host}, remove them yourself, then run up again",
         )
-    reason = fetch_reason(ended.errors)
-    raise Failure(
-        f"apt-get could not install {words}{f' ({reason})' if reason else ''}", fetch_remedy(reason, remedy, host)
-    )
+    raise fetch_failure(f"apt-get could not install {words}", ended.errors, remedy, host)
 
 
 def _install(host: str, missing: Sequence[str], simulated: str) -> Ended:
@@ -182,15 +180,6 @@ def _repair_after_power_cut(host: str) -> None:
                 f"see 'apt-get install --reinstall {words}' on {host}, then run up again",
             )
         files.remove(UNSAFE)
-
-
-def _require_candidates(missing: Sequence[str], said: str, remedy: str, host: str) -> None:
-    for name in without_candidate(missing):
-        reason = fetch_reason(said)
-        raise Failure(
-            f"no readable package source has {name}{f' ({reason})' if reason else ''}",
-            fetch_remedy(reason, remedy, host),
-        )
 
 
 def try_ensure(host: str, *names: str) -> None:

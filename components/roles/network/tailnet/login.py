@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from components.node import files, folders, packages, systemd
 from components.node.failure import Failure
-from components.node.fetch import fetch_reason, fetch_remedy
+from components.node.fetch import fetch_failure
 from components.node.log import STATE_DIR, note
 from components.node.packages import os_release
 from components.node.run import attempt, exists, run, succeeds
@@ -126,12 +126,8 @@ def install(host: str) -> None:
     address = f"{_SOURCE_LINE}/{system}/{codename}.noarmor.gpg"
     ended = attempt("curl", "-fsS", "--retry", "3", "--max-time", "60", "-o", KEYRING, address, keep_errors=True)
     if not ended.ok:
-        reason = fetch_reason(ended.errors)
         by_hand = f"install tailscale on {host} by hand, then run up again"
-        raise Failure(
-            f"Tailscale's package source does not answer{f' ({reason})' if reason else ''}",
-            fetch_remedy(reason, by_hand, host),
-        )
+        raise fetch_failure("Tailscale's package source does not answer", ended.errors, by_hand, host)
     # A file from an earlier attempt keeps its mode, and apt reads it as another account.
     files.set_mode(KEYRING, 0o644)
     files.write(SOURCE_LIST, f"deb [signed-by={KEYRING}] {_SOURCE_LINE}/{system} {codename} main")

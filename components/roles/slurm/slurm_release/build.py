@@ -25,7 +25,7 @@ from typing import BinaryIO
 from components.node import files, kernel, packages
 from components.node import run as running
 from components.node.failure import Failure
-from components.node.fetch import fetch_reason, fetch_remedy
+from components.node.fetch import fetch_failure
 from components.node.log import LOG_DIR, STATE_DIR, note
 from components.node.packages import os_release
 from components.node.passwd import make_daemon_account, user_named
@@ -134,9 +134,8 @@ class Build:
 
     def _fetch_failure(self, problem: str, remedy: str) -> Failure:
         """Return the failure of a download; its program logged the reason last."""
-        reason = fetch_reason("\n".join(_last_lines(_REASON_LINES)))
-        problem = f"{problem}{f' ({reason})' if reason else ''}"
-        return self.failure(problem, fetch_remedy(reason, remedy, self._host))
+        failure = fetch_failure(problem, "\n".join(_last_lines(_REASON_LINES)), remedy, self._host)
+        return self.failure(failure.reason, failure.remedy)
 
     def _logged(self, *arguments: str, environment: Mapping[str, str] | None = None) -> bool:
         ended = attempt_logged(*arguments, log=self._log, limit=_LIMIT, most=_MOST_LOG, environment=environment)

@@ -9,7 +9,7 @@ from pathlib import Path
 from components.node import files, packages, systemd
 from components.node.accounts import as_user
 from components.node.failure import Failure
-from components.node.fetch import fetch_reason, fetch_remedy
+from components.node.fetch import fetch_failure
 from components.node.log import STATE_DIR, note
 from components.node.passwd import make_daemon_account
 from components.node.run import Ended, attempt, run
@@ -147,9 +147,8 @@ class _Installation:
         return removed
 
     def _apt_failed(self, problem: str, ended: Ended, command: str) -> Failure:
-        reason = fetch_reason(ended.errors)
         remedy = f"see above and {command} on {self._host}, then run up again"
-        return Failure(f"{problem}{f' ({reason})' if reason else ''}", fetch_remedy(reason, remedy, self._host))
+        return fetch_failure(problem, ended.errors, remedy, self._host)
 
     def _take_turn(self) -> None:
         """Wait for this node's turn.

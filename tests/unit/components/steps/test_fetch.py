@@ -117,4 +117,4 @@ def test_no_module_that_fetches_anything_keeps_the_cause_to_itself() -> None:
     texts = {path: path.read_text(encoding="utf-8") for path in COMPONENTS.rglob("*.py") if path.name != "role.py"}
     modules = [path for path, text in texts.items() if fetches.search(text)]
     assert len(modules) > 4
-    assert [path.name for path in modules if "fetch_reason" not in texts[path]] == []
+    assert [path.name for path in modules if "from components.node.fetch import fetch_" not in texts[path]] == []
