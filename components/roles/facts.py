@@ -6,9 +6,11 @@ anything.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
+
+from components.validation.untrusted import value_of
 
 Reader = Callable[[object], Any]
 
@@ -19,31 +21,12 @@ VERSION = r"[0-9][A-Za-z0-9.+:~-]{0,63}"
 
 def whole(least: int, most: int) -> Reader:
     """Return the reader of a whole number from `least` to `most`."""
-
-    def read(value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise ValueError
-        return value
-
-    return read
+    return partial(value_of, Annotated[int, range(least, most + 1)])
 
 
 def matching(pattern: str) -> Reader:
     """Return the reader of a text that a pattern matches as a whole; the pattern bounds its length."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
-            raise ValueError
-        return value
-
-    return read
-
-
-def truth(value: object) -> bool:
-    """Read true or false."""
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
+    return partial(value_of, Annotated[str, pattern])
 
 
 def text(most: int) -> Reader:
@@ -79,4 +62,5 @@ def object_of(fields: Mapping[str, Reader]) -> Reader:
     return read
 
 
+truth: Reader = partial(value_of, bool)
 version = matching(VERSION)

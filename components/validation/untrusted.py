@@ -59,9 +59,10 @@ def value_of(hint: Any, value: Any) -> Any:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return value
-    if origin is Annotated and isinstance(value, str) and re.fullmatch(parts[1], value, re.ASCII):
+    rule = parts[1] if origin is Annotated else None
+    if isinstance(rule, str) and isinstance(value, str) and re.fullmatch(rule, value, re.ASCII):
         return value
-    if origin is Annotated and type(value) is int and isinstance(parts[1], range) and value in parts[1]:
+    if isinstance(rule, range) and type(value) is int and value in rule:
         return value
     if origin in (typing.Union, types.UnionType):
         return None if value is None else value_of(parts[0], value)
