@@ -56,7 +56,7 @@ def fetch_remedy(reason: str, remedy: str, host: str) -> str:
 
 
 def fetch_failure(problem: str, output: str, remedy: str, host: str) -> Failure:
-    """Return the failure of a download, with its cause from a program's output. `remedy`: for causes without their own."""
+    """Return the failure of a download, with its cause from a program's output. `remedy`: if it has no own."""
     reason = fetch_reason(output)
     return Failure(f"{problem}{f' ({reason})' if reason else ''}", fetch_remedy(reason, remedy, host))
 

@@ -88,21 +88,22 @@ def _start(
     arguments: tuple[str, ...], environment: Mapping[str, str] | None, stdin: str, stderr: int, **text: Any
 ) -> subprocess.Popen[Any] | Ended:
     """Start a program in its own session, or return why that failed. `text`: how its streams are decoded."""
+    stream = subprocess.PIPE if stdin else subprocess.DEVNULL
     try:
-        return subprocess.Popen(
-            arguments,
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env={**os.environ, "PATH": PATH, **(environment or {})},
-            start_new_session=True,
-            **text,
-        )
+        return _open(*arguments, environment=environment, stdin=stream, stdout=subprocess.PIPE, stderr=stderr, **text)
     except FileNotFoundError:
         return Ended(127, "", f"{arguments[0]}: command not found")
     except OSError as error:
         # It is for another kind of machine, for example.
         return Ended(126, "", f"{arguments[0]}: {error.strerror}")
+
+
+def _open(
+    *arguments: str, environment: Mapping[str, str] | None = None, stdin: int = subprocess.DEVNULL, **streams: Any
+) -> subprocess.Popen[Any]:
+    """Start a program in its own session. Raises OSError."""
+    variables = {**os.environ, "PATH": PATH, **(environment or {})}
+    return subprocess.Popen(arguments, stdin=stdin, env=variables, start_new_session=True, **streams)
 
 
 def _text(output: bytes | bytearray) -> str:
@@ -294,14 +295,7 @@ def begin(*arguments: str, output: int | None = None) -> subprocess.Popen[bytes]
     output   the descriptor of that file; default: the step's log
     """
     log = _log() if output is None else output
-    return subprocess.Popen(
-        arguments,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        env={**os.environ, "PATH": PATH},
-        start_new_session=True,
-    )
+    return _open(*arguments, stdout=log, stderr=log)
 
 
 def pass_on(*arguments: str) -> int:
@@ -311,11 +305,4 @@ def pass_on(*arguments: str) -> int:
 
 def reading(*arguments: str) -> subprocess.Popen[bytes]:
     """Start a program whose output the caller reads meanwhile. Its errors are written to the log."""
-    return subprocess.Popen(
-        arguments,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=_log(),
-        env={**os.environ, "PATH": PATH},
-        start_new_session=True,
-    )
+    return _open(*arguments, stdout=subprocess.PIPE, stderr=_log())

@@ -33,16 +33,10 @@ class _Stale:
     surely = False
 
 
-_STALE = _Stale()
-
-
 class _Boot:
     """Units that a step links for the next boot with one call at its end; None outside a step, or after that."""
 
     units: list[str] | None = None
-
-
-_BOOT = _Boot()
 
 
 def name_of_path(path: str) -> str:
@@ -73,20 +67,20 @@ def reload_later(step: Step, *units: str) -> None:
 
     Without names the reload is needed; units are reloaded only if systemd has an old version of one.
     """
-    if not _STALE.units and not _STALE.surely:
+    if not _Stale.units and not _Stale.surely:
         step.later.append(reload_stale)
         step.at_end.append(_forget_stale)
-    _STALE.units, _STALE.surely = (*_STALE.units, *units), _STALE.surely or not units
+    _Stale.units, _Stale.surely = (*_Stale.units, *units), _Stale.surely or not units
     if not units:
         files.write(_UNREAD, "")
 
 
 def reload_stale() -> None:
     """Reload now what `reload_later` left for later."""
-    if _STALE.surely or files.exists(_UNREAD):
+    if _Stale.surely or files.exists(_UNREAD):
         _reload_all()
-    elif _STALE.units:
-        reload(*_STALE.units)
+    elif _Stale.units:
+        reload(*_Stale.units)
         _forget_stale()
 
 
@@ -97,15 +91,15 @@ def _reload_all() -> None:
 
 
 def _forget_stale() -> None:
-    _STALE.units, _STALE.surely = (), False
+    _Stale.units, _Stale.surely = (), False
 
 
 def enable(*units: str, now: bool = False) -> None:
     """Start units at every boot, from the end of this step on; with `now` also at once."""
-    if _BOOT.units is None:
+    if _Boot.units is None:
         _link(*units)
     else:
-        _BOOT.units += units
+        _Boot.units += units
     if now:
         run("systemctl", "start", *units)
 
@@ -118,12 +112,12 @@ def _link(*units: str) -> None:
 
 def begin_step() -> None:
     """Let `enable` wait for `end_step`."""
-    _BOOT.units = []
+    _Boot.units = []
 
 
 def end_step() -> None:
     """Link the units that this step enabled, also if it failed. A killed step runs again."""
-    units, _BOOT.units = _BOOT.units, None
+    units, _Boot.units = _Boot.units, None
     if units:
         _link(*units)
 
