@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -54,15 +53,12 @@ def _json(*words: str) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
-@dataclass(frozen=True)
 class Tailscale:
     """The state of this machine's tailscaled at the time of the first question.
 
     status        the answer of `tailscale status`, without peers
     preferences   the answer of `tailscale debug prefs`
     """
-
-    _kept: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def status(self) -> dict[str, Any]:

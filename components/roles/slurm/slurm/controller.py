@@ -45,6 +45,10 @@ _NODES = re.compile(r"^PartitionName=\S+ Nodes=(\S+) ")
 _ALL = "PartitionName=all Nodes=ALL "
 _ABOUT_POOLS = ("placeholders", "kept", "memory", "gpu_cpus")
 _ABOUT_NODES = ("site", "profile", "fabric", "memory", "gpu_cpus")
+# Keys of a partition, and the parts that have their numbers: a CPU's share of the memory of the smallest node, and a
+# GPU's share of its CPUs. Without the first, a job that asks for no memory would get a whole node's. Without the
+# second, a job that asks for GPUs alone would get one CPU, and its memory; -c or --cpus-per-gpu replaces the default.
+_DEFAULTS = {"DefMemPerCPU": "memory", "DefCpuPerGPU": "gpu_cpus"}
 # The list of plugins of Slurm's commands, which role enroot_pyxis writes.
 PLUGINS = "plugstack.conf"
 # Seconds for slurmctld to stay up with new files.
@@ -98,7 +102,8 @@ def _merge(name: str, text: str, additions: Additions, profiles: Collection[str]
         text = _with_pods(_with_all(text))
         parts = {**{f"pool {pool}": part for pool, part in additions.pools.items()}, **additions.nodes}
         text = "\n".join([text, *_power_saving(additions.pools)])
-        return _with_gpu_cpus(_with_default_memory(text, parts), parts)
+        for key, about in _DEFAULTS.items():
+            text = _with_default(text, key, [part.get(about, "") for part in parts.values()])
     return text
 
 
@@ -168,41 +173,20 @@ def _topology(additions: Additions) -> Iterator[str]:
         yield f"SwitchName=tailnet Switches={','.join(sorted(sites))}"
 
 
-def _with_default_memory(text: str, nodes: Parts) -> str:
-    """Return slurm.conf with a DefMemPerCPU for each partition: a CPU's share of its smallest node.
+def _with_default(text: str, key: str, numbers: Iterable[str]) -> str:
+    """Return slurm.conf with a key for each partition: the smallest number of its NodeSets, if not 0.
 
-    Without it, a job that asks for no memory would get a whole node's. If the user sets a default, add none: Slurm
-    would prefer the partition's.
+    If the user sets such a key (also DefMemPerNode), add none: Slurm would prefer the partition's.
+
+    numbers   lines such as `site-rack 4096`
     """
-    if re.search(r"^DefMemPer", text, re.MULTILINE | re.IGNORECASE):
+    if re.search(f"^{key.removesuffix('CPU')}", text, re.MULTILINE | re.IGNORECASE):
         return text
-    return _with_smallest(text, "DefMemPerCPU=", _smallest(part.get("memory", "") for part in nodes.values()))
-
-
-def _with_gpu_cpus(text: str, nodes: Parts) -> str:
-    """Return slurm.conf with a DefCpuPerGPU for each partition: a GPU's share of the CPUs of its smallest node.
-
-    Without it, a job that asks for GPUs alone would get one CPU, and one CPU's memory. Its own -c or --cpus-per-gpu
-    replaces the default. If the user sets a default, add none.
-    """
-    if re.search(r"^DefCpuPerGPU", text, re.MULTILINE | re.IGNORECASE):
-        return text
-    smallest = _smallest(part.get("gpu_cpus", "") for part in nodes.values())
-    return _with_smallest(text, "DefCpuPerGPU=", smallest)
-
-
-def _smallest(texts: Iterable[str]) -> Mapping[str, int]:
-    """Return the smallest number of each NodeSet, from lines such as `site-rack 4096`."""
     smallest: dict[str, int] = {}
-    for node_set, number in re.findall(r"^(\S+) (\d+)$", "\n".join(texts), re.MULTILINE):
+    for node_set, number in re.findall(r"^(\S+) (\d+)$", "\n".join(numbers), re.MULTILINE):
         smallest[node_set] = min(int(number), smallest.get(node_set, int(number)))
-    return smallest
-
-
-def _with_smallest(text: str, key: str, smallest: Mapping[str, int]) -> str:
-    """Return slurm.conf with a key and its value for each partition: the smallest number of its NodeSets, if not 0."""
     return "\n".join(
-        f"{line} {key}{number}" if (number := _of_partition(line, smallest)) else line for line in text.split("\n")
+        f"{line} {key}={number}" if (number := _of_partition(line, smallest)) else line for line in text.split("\n")
     )
 
 

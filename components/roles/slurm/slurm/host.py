@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.node import files, folders, systemd
-from components.node.failure import Failure
+from components.node.failure import Failure, do_each
 from components.node.files import File
 from components.node.folders import give, read_theirs
 from components.node.log import STATE_DIR, note
@@ -351,11 +351,7 @@ def leave(step: Step) -> None:
     from components.roles.access.users.host import end_sessions
 
     # User programs would keep the share from being unmounted.
-    for part in (_retire, end_steps, end_sessions, _forget_files, _forget_state, leave_slurm_folder):
-        try:
-            part()
-        except (Failure, OSError) as error:
-            note(str(error))
+    do_each(_retire, end_steps, end_sessions, _forget_files, _forget_state, leave_slurm_folder)
 
 
 def _retire() -> None:
