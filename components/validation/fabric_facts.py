@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from components.validation.preflight.adapters import data_ports, text_of
+from components.validation.preflight.adapters import data_ports
 from components.validation.preflight.findings import HEALTH, health_of
-from components.validation.this_node import node_name, output_of
+from components.validation.this_node import node_name, output_of, text_of
 from components.validation.untrusted import data_in, line_of, read
 
 WORD = "there"

@@ -1,12 +1,16 @@
-"""This node: its name in Slurm, its addresses, and the output of its programs."""
+"""This node: its name in Slurm, its addresses, its files, and the output of its programs."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import socket
 import struct
 import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
 
 _SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
 
@@ -46,3 +50,29 @@ def output_of(*command: str, seconds: float = 10, must_succeed: bool = False) ->
 def stdout_of(*command: str) -> str:
     """Return a command's output, whatever its status; empty if it cannot run or takes too long."""
     return output_of(*command) or ""
+
+
+def text_of(path: Path) -> str:
+    """Return the stripped text of a file of the kernel or of root; empty if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def load(path: Path) -> Any:
+    """Return the JSON content of a file; None if it is missing or malformed."""
+    try:
+        return json.loads(text_of(path))
+    except (ValueError, RecursionError):
+        return None
+
+
+def save(path: Path, value: object, mode: int = 0o600) -> None:
+    """Write a file atomically: a string as it is, any other value as JSON."""
+    path.parent.mkdir(mode=0o755 if mode & 0o004 else 0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(value if isinstance(value, str) else json.dumps(value))
+        os.fchmod(descriptor, mode)
+    Path(name).replace(path)

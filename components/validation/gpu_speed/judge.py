@@ -222,9 +222,8 @@ def _memory_errors(reading: Reading, near: Sequence[Reading], last: Reading | No
                 seen = f"{now} {noun}, {before} at the last check"
                 yield finding("warning", CHECK, seen, "replace the GPU if the number grows")
     if reading.ecc is False and any(other.ecc for other in near):
-        yield finding(
-            "warning", CHECK, "ECC is off; its neighbours have it on", "run 'nvidia-smi -i {bus} -e 1' and restart"
-        )
+        seen = "ECC is off; its neighbours have it on"
+        yield finding("warning", CHECK, seen, "run 'nvidia-smi -i {bus} -e 1' and restart")
 
 
 def _clocks(reading: Reading, near: Sequence[Reading]) -> Iterator[Finding]:
@@ -240,10 +239,8 @@ def _clocks(reading: Reading, near: Sequence[Reading]) -> Iterator[Finding]:
             yield finding("warning", CHECK, seen, remedy)
     if reading.throttled:
         load = " under load" if reading.loaded else ""
-        yield finding(
-            "warning", CHECK, f"clocks are reduced{load} by {', '.join(reading.throttled)}",
-            "check the node's cooling and power supply",
-        )  # fmt: skip
+        seen = f"clocks are reduced{load} by {', '.join(reading.throttled)}"
+        yield finding("warning", CHECK, seen, "check the node's cooling and power supply")
 
 
 @dataclass(frozen=True)

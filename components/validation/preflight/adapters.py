@@ -13,6 +13,7 @@ from pathlib import Path
 
 from components.node.waiting import within
 from components.validation.preflight.findings import Finding, Health, finding
+from components.validation.this_node import text_of
 
 PORT, DIRECT, ROCE = "InfiniBand port", "GPUDirect RDMA", "RoCE"
 ROCE_MTU = 9216
@@ -66,15 +67,6 @@ class Port:
         return f"{self.device}/{self.number}"
 
 
-def text_of(path: Path, most: int = 4096) -> str:
-    """Return the stripped text of a kernel file; empty if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(most).decode("ascii", "replace").strip()
-    except OSError:
-        return ""
-
-
 def whole_number(text: str) -> int | None:
     """Return a number of at most 18 digits, which may be negative; None for any other text."""
     return int(text) if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else None
@@ -125,33 +117,27 @@ def check_ports(ports: list[Port]) -> Iterator[Finding]:
         if port.active:
             yield from _check_counters(port)
         elif port.physical == "LinkUp":
-            yield finding(
-                "error", PORT, f"{port} has a link but is {port.state or 'in an unknown state'}, not ACTIVE",
-                "check the subnet manager ('sminfo', and opensm or the switch's own)",
-            )  # fmt: skip
+            seen = f"{port} has a link but is {port.state or 'in an unknown state'}, not ACTIVE"
+            yield finding("error", PORT, seen, "check the subnet manager ('sminfo', and opensm or the switch's own)")
         else:
             # Single unused ports are normal; without any port that is up, jobs do not use the network at all.
             severity = "info" if up else "warning"
-            yield finding(
-                severity, PORT, f"{port} is {port.state or 'in an unknown state'} ({port.physical or 'no link'})",
-                "check its cable and the switch port; ignore this if the port is unused on purpose",
-            )  # fmt: skip
+            seen = f"{port} is {port.state or 'in an unknown state'} ({port.physical or 'no link'})"
+            remedy = "check its cable and the switch port; ignore this if the port is unused on purpose"
+            yield finding(severity, PORT, seen, remedy)
     rates = {port.rate for port in up if port.rate is not None}
     for port in up:
         if port.rate is not None and port.rate < max(rates):
-            yield finding(
-                "warning", PORT, f"{port} runs at {port.rate:g} Gb/s, another port of this node at {max(rates):g}",
-                "check its cable and the switch port; if jobs must not use the port, leave it out of NCCL_IB_HCA",
-            )  # fmt: skip
+            seen = f"{port} runs at {port.rate:g} Gb/s, another port of this node at {max(rates):g}"
+            remedy = "check its cable and the switch port; if jobs must not use the port, leave it out of NCCL_IB_HCA"
+            yield finding("warning", PORT, seen, remedy)
 
 
 def _check_counters(port: Port) -> Iterator[Finding]:
     above = [f"{name} {count}" for name, count in port.counters.items() if count > COUNTERS[name]]
     if above:
-        yield finding(
-            "warning", PORT, f"{port}: {', '.join(above)}",
-            "check whether they still grow ('perfquery -x'); if so, clean or replace cable and transceiver",
-        )  # fmt: skip
+        remedy = "check whether they still grow ('perfquery -x'); if so, clean or replace cable and transceiver"
+        yield finding("warning", PORT, f"{port}: {', '.join(above)}", remedy)
 
 
 def check_roce(
@@ -171,17 +157,15 @@ def check_roce(
                 f"'ip link set {port.interface} mtu {ROCE_MTU}', and the same MTU on the switch (fabric.roce.apply "
                 "sets it on the node)",
             )  # fmt: skip
-    seen = set()
+    buses = set()
     for port in ports:
-        if not virtual or not port.active or port.bus in seen:
+        if not virtual or not port.active or port.bus in buses:
             continue
-        seen.add(port.bus)
+        buses.add(port.bus)
         if ats.get(port.bus) is False:
-            yield finding(
-                "warning", ROCE,
-                f"{port.device} ({port.bus}): this is a virtual machine, but ATS_ENABLED is off in its firmware",
-                f"on the host: mlxconfig -d {port.bus} set ATS_ENABLED=true, then restart the host",
-            )  # fmt: skip
+            seen = f"{port.device} ({port.bus}): this is a virtual machine, but ATS_ENABLED is off in its firmware"
+            remedy = f"on the host: mlxconfig -d {port.bus} set ATS_ENABLED=true, then restart the host"
+            yield finding("warning", ROCE, seen, remedy)
         elif ats_on.get(port.bus) is False:
             yield finding(
                 "warning", ROCE,
@@ -210,15 +194,12 @@ def check_direct(ports: list[Port], gpus: int, root: Path = Path("/")) -> Iterat
     if "Open Kernel Module" in text_of(root / "proc/driver/nvidia/version"):
         yield finding("info", DIRECT, "by DMA-BUF of NVIDIA's open kernel module")
     elif any((root / module).exists() for module in modules):
-        yield finding(
-            "warning", DIRECT, "only by nvidia_peermem, which NVIDIA replaces by DMA-BUF",
-            "jobs still run; install NVIDIA's open kernel module, which has DMA-BUF, with the next driver",
-        )  # fmt: skip
+        remedy = "jobs still run; install NVIDIA's open kernel module, which has DMA-BUF, with the next driver"
+        yield finding("warning", DIRECT, "only by nvidia_peermem, which NVIDIA replaces by DMA-BUF", remedy)
     else:
-        yield finding(
-            "warning", DIRECT, "adapters cannot reach GPU memory: no nvidia_peermem and no open driver is loaded",
-            "'modprobe nvidia_peermem' and add it to /etc/modules-load.d, or install NVIDIA's open kernel module",
-        )  # fmt: skip
+        seen = "adapters cannot reach GPU memory: no nvidia_peermem and no open driver is loaded"
+        remedy = "'modprobe nvidia_peermem' and add it to /etc/modules-load.d, or install NVIDIA's open kernel module"
+        yield finding("warning", DIRECT, seen, remedy)
 
 
 @dataclass(frozen=True)
@@ -250,22 +231,17 @@ def check_lost(ports: Sequence[Port], history: PortHistory, now: float) -> Itera
         port = by_name.get(name)
         if port is None or not port.active:
             state = f"is {port.state or 'in an unknown state'} ({port.physical or 'no link'})" if port else "is gone"
-            yield finding(
-                "error", PORT, f"{name} was ACTIVE and now {state}",
-                f"check its cable, transceiver and the switch port ('ibstat' on the node); {FORGET}",
-            )  # fmt: skip
+            remedy = f"check its cable, transceiver and the switch port ('ibstat' on the node); {FORGET}"
+            yield finding("error", PORT, f"{name} was ACTIVE and now {state}", remedy)
         elif port.rate is not None and port.rate < rate:
-            yield finding(
-                "error", PORT, f"{name} ran at {rate:g} Gb/s and now runs at {port.rate:g} Gb/s",
-                f"reseat or replace its cable and transceiver; {FORGET}",
-            )  # fmt: skip
+            seen = f"{name} ran at {rate:g} Gb/s and now runs at {port.rate:g} Gb/s"
+            yield finding("error", PORT, seen, f"reseat or replace its cable and transceiver; {FORGET}")
     for name, samples in sorted(history.downs.items()):
         port = by_name.get(name)
         count = port.counters.get("link_downed") if port else None
         recent = [sample[1] for sample in samples if within(WINDOW_SECONDS, sample[0], now)]
         # A lower counter than before was reset by a person or by a restart.
         if count is not None and recent and count - min(recent) > MOST_DOWNS and count >= max(recent):
-            yield finding(
-                "error", PORT, f"{name}: its link went down {count - min(recent)} times in three hours",
-                "clean or replace cable and transceiver; see the switch's log for that port",
-            )  # fmt: skip
+            seen = f"{name}: its link went down {count - min(recent)} times in three hours"
+            remedy = "clean or replace cable and transceiver; see the switch's log for that port"
+            yield finding("error", PORT, seen, remedy)

@@ -19,7 +19,7 @@ from components.node.waiting import within
 from components.validation.preflight import adapters, dcgm, foreign, gpus, links, node, storage, xids
 from components.validation.preflight.findings import HEALTH, CommandResult, Finding, Health, at_most_warnings, finding
 from components.validation.preflight.neighbour import CLOCK
-from components.validation.this_node import stdout_of
+from components.validation.this_node import stdout_of, text_of
 
 OLD_SECONDS = 3600
 UNIT = "on the node, see 'journalctl -u tailrack-health' and run 'systemctl start tailrack-health'"
@@ -81,7 +81,7 @@ class Machine:
 
     @cached_property
     def mounts(self) -> storage.Mounts:
-        return storage.read_mounts(adapters.text_of(self.root / "proc/self/mountinfo", 4_000_000))
+        return storage.read_mounts(text_of(self.root / "proc/self/mountinfo"))
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ CHECKS: tuple[Check, ...] = (
     Check(node.SHARED, lambda on: node.check_shared(node.free_bytes(on.root / "dev/shm"), on.gpus), _ALL),
     Check(
         node.CONFINED,
-        lambda on: node.check_confined(adapters.text_of(on.root / "proc/self/cgroup"), on.gpus), _JOB,
+        lambda on: node.check_confined(text_of(on.root / "proc/self/cgroup"), on.gpus), _JOB,
     ),
     Check(node.DEVICES, lambda on: node.check_devices(on.gpus, on.root), _ALL),
     # A port that was never up may be unused on purpose; only a port that was up before drains a node.

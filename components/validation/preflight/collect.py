@@ -20,7 +20,7 @@ from pathlib import Path
 from components.node.accounts import as_user
 from components.node.run import attempt_bounded
 from components.validation.preflight.findings import HEALTH, CommandResult
-from components.validation.preflight.node_checks import save
+from components.validation.this_node import save, text_of
 
 LIMIT_SECONDS = 60
 # Healthy processes wait for hardware only for moments.
@@ -49,12 +49,7 @@ def run(*command: str, as_nobody: bool = False, most: int = MOST_BYTES) -> Comma
 
 def waiting(name: str, proc: Path = Path("/proc")) -> set[str]:
     """Return the processes of a name that wait for hardware, in a state that no signal ends."""
-    pids = set()
-    for path in proc.glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            if f"({name}) D " in path.read_text(encoding="utf-8", errors="replace"):
-                pids.add(path.parent.name)
-    return pids
+    return {path.parent.name for path in proc.glob("[0-9]*/stat") if f"({name}) D " in text_of(path)}
 
 
 def nvidia_smi(*arguments: str, as_nobody: bool) -> CommandResult:

@@ -112,9 +112,8 @@ def check_watches(result: CommandResult | None) -> Iterator[Finding]:
     if result is None or result.status == _MISSING:
         return
     if "watches not enabled" in result.output:
-        yield unjudged(
-            CHECK, "DCGM watches nothing", "to let it watch the GPUs, run 'dcgmi health -g 0 -s a' on the node"
-        )
+        seen = "DCGM watches nothing"
+        yield unjudged(CHECK, seen, "to let it watch the GPUs, run 'dcgmi health -g 0 -s a' on the node")
         return
     answer, complete = first_object(result.output, lambda item: isinstance(item.get("body"), Mapping))
     body = _mapping(answer, "body")

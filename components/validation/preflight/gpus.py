@@ -67,10 +67,8 @@ def check_gpus(result: CommandResult | None, promised: int) -> Iterator[Finding]
     first_line = next((line for line in result.output.splitlines() if line.strip()), "nothing")
     sentence = next((entry for entry in _SENTENCES if entry[0] in (smi.text if smi else result.output).lower()), None)
     if result.status is None:
-        yield finding(
-            "error", DRIVER, "nvidia-smi does not answer: a GPU or its driver hangs",
-            "see 'dmesg | grep -iE \"nvrm|xid\"' on the node, then restart it",
-        )  # fmt: skip
+        seen = "nvidia-smi does not answer: a GPU or its driver hangs"
+        yield finding("error", DRIVER, seen, "see 'dmesg | grep -iE \"nvrm|xid\"' on the node, then restart it")
     elif sentence is not None:
         message = smi.text if smi else " ".join(result.output.split())
         yield finding("error", DRIVER, f"{sentence[1]} (nvidia-smi: {message[:200]!r})", sentence[2])
@@ -79,10 +77,8 @@ def check_gpus(result: CommandResult | None, promised: int) -> Iterator[Finding]
         # It may be another release, or another program of that name: no fault of the GPUs.
         yield unjudged(HEALTH, f"nvidia-smi prints an unknown format: {first_line!r}", "run nvidia-smi on the node")
     elif smi is None:
-        yield finding(
-            "error", DRIVER, f"nvidia-smi exits with status {result.status}: {first_line!r}",
-            "run nvidia-smi on the node, and see 'dmesg | grep -i nvrm' there",
-        )  # fmt: skip
+        seen = f"nvidia-smi exits with status {result.status}: {first_line!r}"
+        yield finding("error", DRIVER, seen, "run nvidia-smi on the node, and see 'dmesg | grep -i nvrm' there")
     else:
         yield from _beside(result.status, smi)
         yield from check_smi(smi, promised)
@@ -92,37 +88,30 @@ def _beside(status: int, smi: Smi) -> Iterator[Finding]:
     """Yield a finding for a bad status or a message beside an answer: a warning, unless nvidia-smi stopped half-way."""
     message = f": {smi.text[:200]!r}" if smi.text else ""
     if status and not smi.whole:
-        yield finding(
-            "error", DRIVER, f"nvidia-smi stops with status {status} after {len(smi.gpus)} GPUs{message}",
-            "see 'dmesg | grep -iE \"nvrm|xid\"' on the node, then restart it",
-        )  # fmt: skip
+        seen = f"nvidia-smi stops with status {status} after {len(smi.gpus)} GPUs{message}"
+        yield finding("error", DRIVER, seen, "see 'dmesg | grep -iE \"nvrm|xid\"' on the node, then restart it")
     elif not smi.whole:
-        yield finding(
-            "warning", DRIVER, f"nvidia-smi's answer is cut off after {len(smi.gpus)} GPUs", "run nvidia-smi -q -x"
-        )
+        seen = f"nvidia-smi's answer is cut off after {len(smi.gpus)} GPUs"
+        yield finding("warning", DRIVER, seen, "run nvidia-smi -q -x")
     elif "inforom is corrupted" in smi.text.lower():
-        yield finding(
-            "warning", DRIVER, smi.text[:200], "jobs still run; have the GPU's InfoROM rewritten, or replace the GPU"
-        )
+        seen = smi.text[:200]
+        yield finding("warning", DRIVER, seen, "jobs still run; have the GPU's InfoROM rewritten, or replace the GPU")
     elif status or message:
-        yield finding(
-            "warning", DRIVER, f"nvidia-smi exits with status {status}{message}", "run nvidia-smi on the node"
-        )
+        seen = f"nvidia-smi exits with status {status}{message}"
+        yield finding("warning", DRIVER, seen, "run nvidia-smi on the node")
 
 
 def check_driver_count(promised: int, root: Path = Path("/")) -> Iterator[Finding]:
     """Check the number of GPUs in the driver's /proc files, which lack a GPU as soon as it falls off the bus."""
     folder = root / "proc/driver/nvidia/gpus"
     if not folder.is_dir():
-        yield unjudged(
-            COUNT, f"{folder} does not exist: the NVIDIA driver is not loaded, or it is another one", "see 'nvidia-smi'"
-        )
+        seen = f"{folder} does not exist: the NVIDIA driver is not loaded, or it is another one"
+        yield unjudged(COUNT, seen, "see 'nvidia-smi'")
         return
     buses = sorted(path.name for path in folder.iterdir())
     if len(buses) < promised:
-        yield finding(
-            "error", COUNT, f"the driver has {len(buses)} of {promised} GPUs ({', '.join(buses) or 'none'})", _MISSING
-        )
+        seen = f"the driver has {len(buses)} of {promised} GPUs ({', '.join(buses) or 'none'})"
+        yield finding("error", COUNT, seen, _MISSING)
 
 
 def check_smi(smi: Smi, promised: int) -> Iterator[Finding]:
@@ -131,10 +120,8 @@ def check_smi(smi: Smi, promised: int) -> Iterator[Finding]:
         yield finding("info", DRIVER, smi.driver)
     if smi.whole and len(jobs) < promised:
         buses = ", ".join(bus_of(gpu) or "?" for gpu in jobs) or "none"
-        yield finding(
-            "error", COUNT, f"nvidia-smi shows {len(jobs)} of {promised} GPUs ({buses})",
-            _MISSING,
-        )  # fmt: skip
+        seen = f"nvidia-smi shows {len(jobs)} of {promised} GPUs ({buses})"
+        yield finding("error", COUNT, seen, _MISSING)
     for gpu in jobs:
         yield from _check_gpu(gpu)
 
@@ -143,10 +130,8 @@ def _check_gpu(gpu: Element) -> Iterator[Finding]:
     bus = bus_of(gpu)
     where, reset = f"GPU {bus}", _RESET.format(bus=bus)
     if field(gpu, "mig_mode/current_mig") == "Enabled":
-        yield finding(
-            "error", HEALTH, f"{where}: MIG is on, and NCCL uses at most one part of the GPU",
-            f"turn it off: 'nvidia-smi -i {bus} -mig 0' on the node",
-        )  # fmt: skip
+        seen = f"{where}: MIG is on, and NCCL uses at most one part of the GPU"
+        yield finding("error", HEALTH, seen, f"turn it off: 'nvidia-smi -i {bus} -mig 0' on the node")
     for path, word in _BROKEN.items():
         if field(gpu, path) == "Yes":
             yield finding("error", HEALTH, f"{where}: {word}", "replace the GPU")
@@ -175,20 +160,17 @@ def _check_gpu(gpu: Element) -> Iterator[Finding]:
     state, status = field(gpu, "fabric/state") or "", field(gpu, "fabric/status") or ""
     if state.lower() not in _NOTHING and not _registered(state, status):
         fabric = ", ".join(filter(None, (state, status)))
-        yield finding(
-            "error", FABRIC, f"{where}: not registered with the NVLink fabric ({fabric})",
-            "'systemctl restart nvidia-fabricmanager', and see its log; on a virtual machine it runs on the host",
-        )  # fmt: skip
+        remedy = "'systemctl restart nvidia-fabricmanager', and see its log; on a virtual machine it runs on the host"
+        yield finding("error", FABRIC, f"{where}: not registered with the NVLink fabric ({fabric})", remedy)
     if unwell := dict(_not_well(gpu.find("fabric/health"))):
         # A GPU that is only partly unhealthy keeps working, but slower.
         severely = (
             unwell.get("summary", "").lower() == "unhealthy" or unwell.get("route_unhealthy", "").lower() == "true"
         )
         text = ", ".join(f"{name.replace('_', ' ')} {word}" for name, word in unwell.items())
-        yield finding(
-            "error" if severely else "warning", FABRIC, f"{where}: its NVLink fabric is unhealthy: {text}",
-            f"see nvidia-fabricmanager's log and 'dmesg | grep -i sxid'; {reset}",
-        )  # fmt: skip
+        seen = f"{where}: its NVLink fabric is unhealthy: {text}"
+        remedy = f"see nvidia-fabricmanager's log and 'dmesg | grep -i sxid'; {reset}"
+        yield finding("error" if severely else "warning", FABRIC, seen, remedy)
 
 
 def _not_well(health: Element | None) -> Iterator[tuple[str, str]]:
@@ -211,11 +193,9 @@ def check_fabric_manager(result: CommandResult | None, switches: int) -> Iterato
         yield unjudged(FABRIC, f"{switches} NVSwitches, but systemctl does not answer: {state}")
         return
     # Only a warning while it starts, because jobs wait for it.
-    yield finding(
-        "warning" if state in ("activating", "reloading") else "error", FABRIC,
-        f"{switches} NVSwitches, but nvidia-fabricmanager is {state}",
-        "'systemctl enable --now nvidia-fabricmanager'; its package must have the driver's version",
-    )  # fmt: skip
+    seen = f"{switches} NVSwitches, but nvidia-fabricmanager is {state}"
+    remedy = "'systemctl enable --now nvidia-fabricmanager'; its package must have the driver's version"
+    yield finding("warning" if state in ("activating", "reloading") else "error", FABRIC, seen, remedy)
 
 
 def with_comparison(findings: Mapping[str, Sequence[Finding]]) -> dict[str, list[Finding]]:

@@ -33,9 +33,9 @@ from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight import drain
 from components.validation.preflight.drain import Memory, cause, decide, new_comment
 from components.validation.preflight.findings import Finding, plain
-from components.validation.preflight.node_checks import Node, findings, load, save, text_of, verdict
+from components.validation.preflight.node_checks import Node, findings, verdict
 from components.validation.preflight.storage import MOUNT, SHARE
-from components.validation.this_node import node_name, stdout_of
+from components.validation.this_node import load, node_name, save, stdout_of, text_of
 from components.validation.untrusted import read_or_default, value_of
 
 REASON_SECONDS = 60
@@ -69,7 +69,7 @@ def slurm_of(name: str, run_scontrol: Scontrol) -> SlurmNode | None:
 def run_of_slurmd(node: Node) -> str:
     """Return systemd's ID of the present run of slurmd, on a pod its process; empty if slurmd does not run."""
     if node.is_pod:
-        return text_of(node.root / "usr/local/lib/tailrack/services/slurmd/supervise/pid").strip()
+        return text_of(node.root / "usr/local/lib/tailrack/services/slurmd/supervise/pid")
     return stdout_of("systemctl", "show", "-p", "InvocationID", "--value", "slurmd.service").strip()
 
 

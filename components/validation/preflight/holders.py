@@ -19,6 +19,7 @@ from pathlib import Path
 from components.validation.preflight.findings import Finding, finding, plain
 from components.validation.preflight.foreign import FOREIGN
 from components.validation.preflight.gpu_health import bus_address
+from components.validation.this_node import text_of
 
 _GPU = re.compile(r"/dev/nvidia(\d{1,3})", re.ASCII)
 _MINOR = re.compile(r"^Device Minor:\s*(\d{1,3})\s*$", re.MULTILINE | re.ASCII)
@@ -53,10 +54,7 @@ def computing(text: str, root: Path = Path("/")) -> dict[str, set[int]] | None:
     for line in filter(None, map(str.strip, text.splitlines())):
         bus, _, pid = (word.strip() for word in line.partition(","))
         information = root / "proc/driver/nvidia/gpus" / bus_address(bus) / "information"
-        try:
-            minor = _MINOR.search(information.read_text(errors="replace"))
-        except OSError:
-            minor = None
+        minor = _MINOR.search(text_of(information))
         if minor is None or not pid.isdecimal():
             return None
         gpus.setdefault(pid, set()).add(int(minor[1]))
@@ -68,15 +66,11 @@ def in_a_job(pid: str, root: Path) -> bool:
     depth = 0
     while pid.isdecimal() and int(pid) > 1 and depth < 100:
         folder = root / "proc" / pid
-        try:
-            if re.search(r"/job_\d", (folder / "cgroup").read_text(errors="replace")):
-                return True
-            name = (folder / "comm").read_text(errors="replace")
-            if name.startswith("slurmstepd") and folder.stat().st_uid == 0:
-                return True
-            parent = re.search(r"^PPid:\s*(\d+)$", (folder / "status").read_text(errors="replace"), re.MULTILINE)
-        except OSError:
-            return False
+        if re.search(r"/job_\d", text_of(folder / "cgroup")):
+            return True
+        if text_of(folder / "comm").startswith("slurmstepd") and _uid(folder) == 0:
+            return True
+        parent = re.search(r"^PPid:\s*(\d+)$", text_of(folder / "status"), re.MULTILINE)
         pid, depth = parent[1] if parent else "0", depth + 1
     return False
 
@@ -113,27 +107,26 @@ def check_holders(devices: set[int], root: Path = Path("/"), ask: Ask = ask) -> 
             continue
         verb = "uses" if used is not None else "has the device file of"
         note = "" if used is not None else " (nvidia-smi does not report which GPU it uses)"
+        folder = root / "proc" / pid
+        command = plain(text_of(folder / "comm")) or "ended"
         yield finding(
-            "error", FOREIGN, f"process {pid} ({_command(pid, root)}) of {_owner(pid, root)} {verb} GPU "
+            "error", FOREIGN, f"process {pid} ({command}) of {_owner(_uid(folder))} {verb} GPU "
             f"{', '.join(map(str, gpus))} and is in no job{note}",
             f"find its owner ('ps -o user,pid,etime,cmd -p {pid}' on the node) and end it; then resume the node",
         )  # fmt: skip
 
 
-def _command(pid: str, root: Path) -> str:
+def _uid(folder: Path) -> int | None:
+    """Return the uid of a process; None if it has ended."""
     try:
-        return plain((root / "proc" / pid / "comm").read_text(errors="replace").strip())
+        return folder.stat().st_uid
     except OSError:
-        return "ended"
+        return None
 
 
-def _owner(pid: str, root: Path) -> str:
+def _owner(uid: int | None) -> str:
     try:
-        uid = (root / "proc" / pid).stat().st_uid
-    except OSError:
-        return "an ended process"
-    try:
-        return pwd.getpwuid(uid).pw_name
+        return "an ended process" if uid is None else pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
 
@@ -150,11 +143,7 @@ def main(arguments: list[str], root: Path = Path("/"), ask: Ask = ask) -> int:
 
 def device_numbers(root: Path = Path("/")) -> list[int]:
     """Return the numbers of their device files in Slurm's order; empty without GPUs."""
-    try:
-        text = (root / GRES).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    return device_numbers_in(text)
+    return device_numbers_in(text_of(root / GRES))
 
 
 def device_numbers_in(text: str) -> list[int]:

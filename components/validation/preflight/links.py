@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.validation.preflight.adapters import Port, numa_node, text_of
+from components.validation.preflight.adapters import Port, numa_node
 from components.validation.preflight.findings import CommandResult, Finding, finding, unjudged
+from components.validation.this_node import text_of
 
 NVLINK = "NVLink"
 _GPU = re.compile(r"GPU (\d{1,3}): (.{0,100}?)(?: \(UUID.*)?", re.ASCII)
@@ -69,9 +70,8 @@ def check_links(result: CommandResult | None, switches: int) -> Iterator[Finding
         most[links.name] = max(most.get(links.name, 0), links.count)
     if switches and not any(links.up or links.all_down for links in gpus.values()):
         output = " ".join(result.output.split())[:200] or "nothing"
-        yield unjudged(
-            NVLINK, f"{switches} NVSwitches, but 'nvidia-smi nvlink -s' prints {output!r}", "run it on the node"
-        )
+        seen = f"{switches} NVSwitches, but 'nvidia-smi nvlink -s' prints {output!r}"
+        yield unjudged(NVLINK, seen, "run it on the node")
     nothing_up = not any(most.values())
     for gpu, links in sorted(gpus.items()):
         best = most[links.name]
@@ -120,13 +120,11 @@ def check_acs(controls: Controls, virtual: bool | None, gpus: int) -> Iterator[F
     some = ", ".join(controls.redirecting[:4]) + (", ..." if len(controls.redirecting) > 4 else "")
     seen = f"on at {len(controls.redirecting)} bridges ({some})"
     if virtual is None:
-        yield finding(
-            "info", ACS, f"{seen}; it is unknown whether this is a virtual machine", "see systemd-detect-virt"
-        )
+        seen = f"{seen}; it is unknown whether this is a virtual machine"
+        yield finding("info", ACS, seen, "see systemd-detect-virt")
     elif virtual:
-        yield finding(
-            "info", ACS, f"{seen}, as a virtual machine needs it", "nothing to do: virtual machines need ATS instead"
-        )
+        seen = f"{seen}, as a virtual machine needs it"
+        yield finding("info", ACS, seen, "nothing to do: virtual machines need ATS instead")
     else:
         yield finding(
             "warning", ACS, f"{seen}: GPUs and adapters reach each other only through the CPU",
@@ -150,8 +148,6 @@ def check_numa(gpus: list[str], ports: list[Port], root: Path = Path("/")) -> It
     nodes = {gpu: numa_node(root / "sys/bus/pci/devices" / gpu) for gpu in gpus}
     far = [gpu for gpu, node in nodes.items() if node is not None and node not in near]
     if near and far:
-        yield finding(
-            "info", NUMA,
-            f"GPUs {', '.join(far)} are on a NUMA node without an adapter (adapters are on {sorted(near)})",
-            "their traffic crosses CPU sockets; add an adapter for each, or keep jobs on GPUs near an adapter",
-        )  # fmt: skip
+        seen = f"GPUs {', '.join(far)} are on a NUMA node without an adapter (adapters are on {sorted(near)})"
+        remedy = "their traffic crosses CPU sockets; add an adapter for each, or keep jobs on GPUs near an adapter"
+        yield finding("info", NUMA, seen, remedy)

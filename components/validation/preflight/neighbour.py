@@ -222,21 +222,18 @@ def check_clock(peer: Peer, neighbour: Neighbour) -> Iterator[Finding]:
     if difference < CLOCK_WARNING:
         return
     severity = "error" if difference >= CLOCK_ERROR else "warning"
-    yield finding(
-        severity, CLOCK, f"the clock of {peer.name} differs by {neighbour.ahead:+.1f} s from this node's",
-        "set both clocks (timedatectl; chronyc makestep): munge rejects a difference of five minutes",
-    )  # fmt: skip
+    seen = f"the clock of {peer.name} differs by {neighbour.ahead:+.1f} s from this node's"
+    remedy = "set both clocks (timedatectl; chronyc makestep): munge rejects a difference of five minutes"
+    yield finding(severity, CLOCK, seen, remedy)
 
 
 def check_neighbour(peer: Peer, job: str, node: str, fabric: str) -> Iterator[Finding]:
     """Check the path to the next node; `fabric` is the interface that both have, or empty."""
     answer = connect(peer, peer.address, ports_of(job), job, node, MEET_SECONDS, last=not fabric)
     if answer is None:
-        yield finding(
-            "error", TRANSFER,
-            f"{peer.name} ({peer.address}) does not answer on the tailnet within {MEET_SECONDS:.0f} s",
-            f"run 'tailscale ping {peer.name}' on this node; ports {RANGE} must be open inside the tailnet",
-        )  # fmt: skip
+        seen = f"{peer.name} ({peer.address}) does not answer on the tailnet within {MEET_SECONDS:.0f} s"
+        remedy = f"run 'tailscale ping {peer.name}' on this node; ports {RANGE} must be open inside the tailnet"
+        yield finding("error", TRANSFER, seen, remedy)
         return
     connection, neighbour = answer
     yield from check_clock(peer, neighbour)
@@ -248,11 +245,9 @@ def check_neighbour(peer: Peer, job: str, node: str, fabric: str) -> Iterator[Fi
         connect(peer, neighbour.fabric, [neighbour.port], job, node, MEET_SECONDS / 2, last=True) if on_fabric else None
     )
     if result is None:
-        yield finding(
-            "warning", TRANSFER,
-            f"{peer.name} does not answer over {fabric} ({neighbour.fabric or 'no address there'})",
-            f"see 'ip addr show {fabric}' on both nodes; a firewall must not block the ports of jobs (32768-60999)",
-        )  # fmt: skip
+        seen = f"{peer.name} does not answer over {fabric} ({neighbour.fabric or 'no address there'})"
+        remedy = f"see 'ip addr show {fabric}' on both nodes; a firewall must not block the ports of jobs (32768-60999)"
+        yield finding("warning", TRANSFER, seen, remedy)
         return
     yield from check_path(peer, fabric, result[0])
 

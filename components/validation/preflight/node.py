@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from components.validation.preflight.adapters import text_of, whole_number
+from components.validation.preflight.adapters import whole_number
 from components.validation.preflight.findings import Finding, finding
 from components.validation.preflight.neighbour import CLOCK
+from components.validation.this_node import text_of
 
 MEMLOCK, SHARED, DEVICES, CONFINED = "memlock", "/dev/shm", "device files", "isolation"  # noqa: S108
 LEAST_SHARED = 2**29
@@ -39,10 +40,8 @@ _RESTART = "drain the node and restart it"
 def check_memlock(limit: int, needed: bool) -> Iterator[Finding]:
     """Check the memory that a process may pin, in bytes or RLIM_INFINITY; RDMA and GPUDirect need it unlimited."""
     if needed and limit != resource.RLIM_INFINITY:
-        yield finding(
-            "error", MEMLOCK, f"a job may pin only {limit // 1024} KiB",
-            "set LimitMEMLOCK=infinity in slurmd's unit and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
-        )  # fmt: skip
+        remedy = "set LimitMEMLOCK=infinity in slurmd's unit and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"
+        yield finding("error", MEMLOCK, f"a job may pin only {limit // 1024} KiB", remedy)
 
 
 def check_shared(free: int, gpus: int) -> Iterator[Finding]:
@@ -63,10 +62,8 @@ def free_bytes(path: Path) -> int:
 def check_devices(promised: int, root: Path = Path("/")) -> Iterator[Finding]:
     files = [path for path in (root / "dev").glob("nvidia[0-9]*") if path.name[6:].isdecimal()]
     if len(files) < promised:
-        yield finding(
-            "error", DEVICES, f"{len(files)} of {promised} GPUs have a device file",
-            "run 'systemctl restart tailrack-gpu' and see 'journalctl -u tailrack-gpu' on the node",
-        )  # fmt: skip
+        remedy = "run 'systemctl restart tailrack-gpu' and see 'journalctl -u tailrack-gpu' on the node"
+        yield finding("error", DEVICES, f"{len(files)} of {promised} GPUs have a device file", remedy)
 
 
 def check_driver(on_the_bus: list[str], promised: int, container: bool, root: Path = Path("/")) -> Iterator[Finding]:
@@ -81,10 +78,8 @@ def check_driver(on_the_bus: list[str], promised: int, container: bool, root: Pa
 def check_confined(cgroups: str, gpus: int) -> Iterator[Finding]:
     """Check that Slurm keeps jobs from other jobs' GPUs: then this process is in a job's cgroup (/proc/self/cgroup)."""
     if gpus and "/job_" not in cgroups:
-        yield finding(
-            "info", CONFINED, "jobs can use each other's GPUs: Slurm does not run them in a cgroup",
-            "boot with cgroup v2 and remove tailrack:slurm.cgroups from the config (docs/gpus.md)",
-        )  # fmt: skip
+        remedy = "boot with cgroup v2 and remove tailrack:slurm.cgroups from the config (docs/gpus.md)"
+        yield finding("info", CONFINED, "jobs can use each other's GPUs: Slurm does not run them in a cgroup", remedy)
 
 
 def check_synchronized(synchronized: str, container: bool) -> Iterator[Finding]:
@@ -107,10 +102,9 @@ def check_memory_errors(root: Path = Path("/")) -> Iterator[Finding]:
                 "replace it, then restart the node",
             )  # fmt: skip
         elif corrected > MANY_CORRECTED:
-            yield finding(
-                "warning", MEMORY, f"{controller.name}: {corrected} errors since boot that ECC corrected",
-                "find the memory module with 'edac-util -v' and replace it before it gets worse",
-            )  # fmt: skip
+            seen = f"{controller.name}: {corrected} errors since boot that ECC corrected"
+            remedy = "find the memory module with 'edac-util -v' and replace it before it gets worse"
+            yield finding("warning", MEMORY, seen, remedy)
 
 
 def check_idle_memory(jobs: int | None, root: Path = Path("/")) -> Iterator[Finding]:
@@ -119,11 +113,9 @@ def check_idle_memory(jobs: int | None, root: Path = Path("/")) -> Iterator[Find
     values = {name: int(kib) for name, kib in re.findall(r"^(\w+): +(\d{1,15}) kB$", text, re.MULTILINE)}
     total, free = values.get("MemTotal", 0), values.get("MemAvailable", 0)
     if jobs == 0 and total and total - free > MOST_IDLE_SHARE * total:
-        yield finding(
-            "warning", MEMORY,
-            f"{(total - free) / 2**20:.0f} of {total / 2**20:.0f} GiB are in use although no job runs",
-            "see 'ps -eo user,pid,rss,cmd --sort=-rss | head' and 'df -h /dev/shm /tmp' on the node",
-        )  # fmt: skip
+        seen = f"{(total - free) / 2**20:.0f} of {total / 2**20:.0f} GiB are in use although no job runs"
+        remedy = "see 'ps -eo user,pid,rss,cmd --sort=-rss | head' and 'df -h /dev/shm /tmp' on the node"
+        yield finding("warning", MEMORY, seen, remedy)
 
 
 def is_restricted(parameters: str) -> bool | None:
@@ -137,14 +129,12 @@ def check_profiling(root: Path = Path("/")) -> Iterator[Finding]:
     restricted = is_restricted(text_of(root / PARAMETERS))
     if (root / DRIVER_OPTION).exists():
         if restricted:
-            yield finding(
-                "info", PROFILING, "users cannot read GPU counters yet: the driver is still loaded as before",
-                f"{_RESTART}; if that does not help, run 'update-initramfs -u' and restart it again",
-            )  # fmt: skip
-    elif restricted is False and text_of(root / OFF_SINCE).strip() == text_of(root / BOOT_ID).strip():
-        yield finding(
-            "info", PROFILING, "users can still read GPU counters: the driver is still loaded as before", _RESTART
-        )
+            seen = "users cannot read GPU counters yet: the driver is still loaded as before"
+            remedy = f"{_RESTART}; if that does not help, run 'update-initramfs -u' and restart it again"
+            yield finding("info", PROFILING, seen, remedy)
+    elif restricted is False and text_of(root / OFF_SINCE) == text_of(root / BOOT_ID):
+        seen = "users can still read GPU counters: the driver is still loaded as before"
+        yield finding("info", PROFILING, seen, _RESTART)
 
 
 VERSIONS = "versions"
@@ -236,9 +226,9 @@ def installed(status: str) -> Mapping[str, str]:
 
 def check_versions(root: Path = Path("/")) -> Iterator[Finding]:
     """Report each program that lacks the fix of a published hole."""
-    if driver := text_of(root / "sys/module/nvidia/version").strip():
+    if driver := text_of(root / "sys/module/nvidia/version"):
         yield from _lacking(DRIVER, driver)
-    for name, version in installed(text_of(root / "var/lib/dpkg/status", _MOST_BYTES)).items():
+    for name, version in installed(text_of(root / "var/lib/dpkg/status")).items():
         if name in UPSTREAM:
             yield from _lacking(UPSTREAM[name], version)
         elif fix := OF_DISTRIBUTIONS[name].missing(version):

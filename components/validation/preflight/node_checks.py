@@ -14,7 +14,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from components.validation.preflight.findings import Finding, health_of, worst_f
 from components.validation.preflight.gpus import COUNT, DRIVER, HEALTH
 from components.validation.preflight.holders import device_numbers
 from components.validation.preflight.node import DEVICES
+from components.validation.this_node import load, save, text_of
 from components.validation.untrusted import read_or_default
 
 # Checks of things that a pod's host provides.
@@ -41,7 +41,7 @@ class Node:
 
     @property
     def boot_id(self) -> str:
-        return text_of(self.root / "proc/sys/kernel/random/boot_id").strip()
+        return text_of(self.root / "proc/sys/kernel/random/boot_id")
 
     @property
     def is_pod(self) -> bool:
@@ -61,32 +61,6 @@ class Node:
     def shown(self) -> Path:
         """Data that all users may read."""
         return self.root / "run/tailrack"
-
-
-def text_of(path: Path) -> str:
-    """Return the text of a file; empty if it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def load(path: Path) -> Any:
-    """Return the JSON content of a file; None if it is missing or malformed."""
-    try:
-        return json.loads(text_of(path))
-    except (ValueError, RecursionError):
-        return None
-
-
-def save(path: Path, value: object, mode: int = 0o600) -> None:
-    """Write a file atomically: a string as it is, any other value as JSON."""
-    path.parent.mkdir(mode=0o755 if mode & 0o004 else 0o700, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(value if isinstance(value, str) else json.dumps(value))
-        os.fchmod(descriptor, mode)
-    Path(name).replace(path)
 
 
 def _events(node: Node) -> str:
@@ -110,7 +84,7 @@ def findings(node: Node) -> list[Finding]:
     machine = checks.Machine(
         gpus,
         health_of(node.shown / "health.json") if gpus else None,
-        share=text_of(node.root / "etc/tailrack/share-mounted").strip(),
+        share=text_of(node.root / "etc/tailrack/share-mounted"),
         events=_events(node),
         port_history=history,
         jobs=len(list(jobs.iterdir())) if jobs.is_dir() else None,

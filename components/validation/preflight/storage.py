@@ -6,15 +6,16 @@ cannot stop them.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from components.node.waiting import within
 from components.validation.preflight.findings import Finding, finding
+from components.validation.this_node import load
+from components.validation.untrusted import read_or_default
 
 SHARE, DISK = "share", "disk"
 ANSWER_SECONDS = 10
@@ -73,32 +74,29 @@ def check_share(
     unit = f"{share.strip('/').replace('-', chr(92) + 'x2d').replace('/', '-')}.mount"
     answered = answer(share)
     if answered is None:
-        yield finding(
-            "error", SHARE, f"{share} does not answer within {ANSWER_SECONDS} s",
-            "check that its server (the head node, or storage.node) is up, and the path to it ('tailscale ping')",
-        )  # fmt: skip
+        remedy = "check that its server (the head node, or storage.node) is up, and the path to it ('tailscale ping')"
+        yield finding("error", SHARE, f"{share} does not answer within {ANSWER_SECONDS} s", remedy)
     elif not answered or mounts().get(share, ("autofs", frozenset()))[0] == "autofs":
         yield finding("error", SHARE, f"{share} is not mounted", _REMOUNT.format(unit=unit))
 
 
 def check_disks(mounts: Mounts, places: tuple[str, ...] = PLACES, root: Path = Path("/")) -> Iterator[Finding]:
     """Check free space, free inodes and write access of each file system that holds one of the places."""
-    seen = set()
+    devices = set()
     for place in places:
         path = root / place.strip("/")
         try:
             device, status = path.stat().st_dev, os.statvfs(path)
         except OSError:
             continue
-        if device in seen:
+        if device in devices:
             continue
-        seen.add(device)
+        devices.add(device)
         total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
         if total and free < FULL_BYTES and free < (1 - FULL_SHARE) * total:
-            yield finding(
-                "error", DISK, f"{place} is full: {free / 2**30:.1f} GiB of {total / 2**30:.1f} GiB are free",
-                f"find large folders on the node: 'du -xh --max-depth=2 {place} | sort -h | tail'; free space",
-            )  # fmt: skip
+            seen = f"{place} is full: {free / 2**30:.1f} GiB of {total / 2**30:.1f} GiB are free"
+            remedy = f"find large folders on the node: 'du -xh --max-depth=2 {place} | sort -h | tail'; free space"
+            yield finding("error", DISK, seen, remedy)
         if status.f_files and status.f_favail < LEAST_INODES_SHARE * status.f_files:
             yield finding(
                 "error", DISK, f"{place} has no room for more files ({status.f_favail} of {status.f_files} are free)",
@@ -116,23 +114,28 @@ def check_mounts(root: Path, now: float) -> Iterator[Finding]:
     """Yield a finding for each mount with a problem: an error if no job can run without it, else a warning."""
     if not (root / WANTED).exists():
         return
-    results = _load(root / RESULTS)
-    if results is None or not within(OLD_SECONDS, results["time"], now):
+    results = read_or_default(_Results, load(root / RESULTS))
+    if not within(OLD_SECONDS, results.time, now):
         yield finding("warning", MOUNT, "the mounts of storage.mounts are not checked", _CHECKER)
         return
-    for result in results["mounts"]:
-        if result["problem"]:
-            severity = "error" if result["required"] is True else "warning"
-            yield finding(severity, MOUNT, f"{result['path']} {result['problem']}", str(result["remedy"]))
+    for mount in results.mounts:
+        if mount.problem:
+            yield finding(
+                "error" if mount.required else "warning", MOUNT, f"{mount.path} {mount.problem}", mount.remedy
+            )
 
 
-def _load(path: Path) -> Any:
-    """Return the results; None if they are missing or malformed."""
-    try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-        valid = isinstance(results["time"], int | float) and all(
-            {"path", "problem", "remedy", "required"} <= result.keys() for result in results["mounts"]
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    return results if valid else None
+@dataclass(frozen=True)
+class _Mount:
+    path: str
+    problem: str
+    remedy: str
+    required: bool
+
+
+@dataclass(frozen=True)
+class _Results:
+    """The content of RESULTS; `time` in Unix seconds."""
+
+    time: float = 0
+    mounts: tuple[_Mount, ...] = ()

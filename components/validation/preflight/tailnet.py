@@ -58,9 +58,8 @@ def check_path(text: str, name: str, address: str, *, same_site: bool) -> Iterat
     """Check the path to a neighbour after an exchange with it."""
     path = read_path(text, address)
     if path is None:
-        yield finding(
-            "info", PATH, f"tailscaled does not report how it reaches {name}", "see 'tailscale status' on the node"
-        )
+        seen = f"tailscaled does not report how it reaches {name}"
+        yield finding("info", PATH, seen, "see 'tailscale status' on the node")
     elif path in ("relay", "peer-relay"):
         yield finding(
             # Between sites a relay may be the only path; inside a site it never should be.
@@ -68,6 +67,5 @@ def check_path(text: str, name: str, address: str, *, same_site: bool) -> Iterat
             "allow incoming UDP 41641 at one end, or provide a peer relay; 'tailscale netcheck' shows the obstacle",
         )  # fmt: skip
     else:
-        yield finding(
-            "info", PATH, f"{name} is reached {'directly' if path == 'direct' else 'over a path that is idle now'}"
-        )
+        seen = f"{name} is reached {'directly' if path == 'direct' else 'over a path that is idle now'}"
+        yield finding("info", PATH, seen)

@@ -78,9 +78,8 @@ class Events:
 def check_log(result: CommandResult | None, gpus: int) -> Iterator[Finding]:
     """Check that the kernel's log was read: without it no event is seen."""
     if gpus and result is not None and result.status != 0 and not result.output.strip():
-        yield unjudged(
-            XID, f"the kernel's log cannot be read (status {result.status})", "run 'journalctl -k -b' as root"
-        )
+        seen = f"the kernel's log cannot be read (status {result.status})"
+        yield unjudged(XID, seen, "run 'journalctl -k -b' as root")
 
 
 def check_switches(*texts: str) -> Iterator[Finding]:
@@ -151,9 +150,8 @@ def check_xids(*texts: str) -> Iterator[Finding]:
         times = f" ({count} times)" if count > 1 else ""
         yield finding(severity, XID, f"GPU {bus}: Xid {code}{times}: {message}", remedy.format(bus=bus))
     if len(worst) > MOST:
-        yield finding(
-            "error", XID, f"{len(worst) - MOST} more kinds of events", "see 'dmesg | grep -i xid' on the node"
-        )
+        seen = f"{len(worst) - MOST} more kinds of events"
+        yield finding("error", XID, seen, "see 'dmesg | grep -i xid' on the node")
 
 
 def _advice(code: int, message: str) -> tuple[str, str]:

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from components.validation.preflight import dcgm
 from components.validation.preflight.findings import Finding, finding
 from components.validation.preflight.holders import device_numbers
-from components.validation.preflight.node_checks import BOOT_CHECK, Node, collect, findings, save
+from components.validation.preflight.node_checks import BOOT_CHECK, Node, collect, findings
+from components.validation.this_node import save
 
 LEVEL, DCGM_SECONDS = 2, 1800
 # A share or a mount may need the tailnet, which comes later at boot.

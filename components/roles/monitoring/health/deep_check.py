@@ -36,9 +36,9 @@ from components.validation.fabric_facts import read_fabric_facts
 from components.validation.groups import count
 from components.validation.model import Measurement
 from components.validation.preflight.findings import read_lines
-from components.validation.preflight.node_checks import load, save
 from components.validation.results import Conditions, judge_group, judge_scope
 from components.validation.slurm_jobs import run_as_submitter
+from components.validation.this_node import load, save, text_of
 from components.validation.untrusted import read_or_default
 
 Settings = Mapping[str, Any]
@@ -123,10 +123,7 @@ def read_report(settings: Settings, node: Node, report: Mapping[str, Any] | None
 
 def address_of(name: str, members: Path = MEMBERS) -> str:
     """Return a node's tailnet address, which identifies the machine; empty if it is unknown."""
-    try:
-        return (members / name / "address").read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
+    return text_of(members / name / "address")
 
 
 def with_figure(record: Record, node: Node, reports: Path = REPORTS) -> Record:

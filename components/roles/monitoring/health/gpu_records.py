@@ -10,7 +10,7 @@ from typing import Any
 from components.validation.gpu_speed.judge import FIGURES, judged, key, lowest
 from components.validation.preflight.findings import Finding, finding
 from components.validation.preflight.gpu_health import Reading, read_lines
-from components.validation.preflight.node_checks import load, save
+from components.validation.this_node import load, save
 from components.validation.untrusted import read_or_default
 
 # The folder of these records, in the folder of the deep check's records.

@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from components.node.services import SUPERVISOR
-from components.validation.preflight.adapters import text_of
 from components.validation.preflight.findings import plain
 from components.validation.preflight.holders import in_a_job
+from components.validation.this_node import text_of
 
 # Users who can log in here only while they have a job, one a line (role pam_slurm_adopt).
 _JOB_USERS = "etc/tailrack/job-users"
@@ -65,5 +65,5 @@ def started_by_slurm(pid: str, uid: int, root: Path) -> bool:
     if "/slurmd.service" in path or "slurmstepd.scope" in path:
         return True
     with suppress(KeyError):
-        return "/user.slice/" in path and pwd.getpwuid(uid).pw_name in text_of(root / _JOB_USERS, 2**20).splitlines()
+        return "/user.slice/" in path and pwd.getpwuid(uid).pw_name in text_of(root / _JOB_USERS).splitlines()
     return False

@@ -25,6 +25,7 @@ from components.roles.storage.mounts.units import remove_watch
 from components.roles.storage.share.mount import start
 from components.settings.network_names import NFS
 from components.validation.preflight.storage import RESULTS
+from components.validation.this_node import load, save
 
 ROLE = "mounts"
 # Seconds between two attempts to write, after a success and after a failure.
@@ -76,8 +77,6 @@ def problems_of(wanted: NodeList, *, write: bool = False) -> Mapping[str, Proble
     write   try to write to each mount, however long ago the last attempt was; to the homes only then: their first user
             could drain every node between two runs of up
     """
-    from components.validation.preflight.node_checks import save
-
     now, problems = time.time(), dict(check_all(wanted.mounts))
     before, rows = {} if write else _last_rows(), []
     for mount in wanted.mounts:
@@ -99,8 +98,6 @@ def problems_of(wanted: NodeList, *, write: bool = False) -> Mapping[str, Proble
 
 def _last_rows() -> dict[str, dict[str, Any]]:
     """Return the last results of mounts that were written to, by path. `written`: the time of that attempt."""
-    from components.validation.preflight.node_checks import load
-
     results = load(Path(files.on_disk(f"/{RESULTS}")))
     rows = results["mounts"] if isinstance(results, dict) else ()
     return {row["path"]: row for row in rows if "written" in row}
