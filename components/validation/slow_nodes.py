@@ -19,7 +19,7 @@ more nodes. From four nodes on, nodes are compared only with each other: a refer
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -55,7 +55,8 @@ class GroupFindings:
     def __init__(self, nodes: Sequence[str], reference: float | None, slow_below: float) -> None:
         self._nodes, self._reference, self._slow_below = nodes, reference, slow_below
         self._all: list[tuple[Group, float | None]] = []
-        self._slow: list[tuple[Group, float | None]] = []
+        # The groups that are clearly below the best of their size, with their figures.
+        self.slow: list[tuple[Group, float | None]] = []
         self._good: set[str] = set()
 
     def add(self, figures: Mapping[Group, float | None]) -> None:
@@ -63,8 +64,8 @@ class GroupFindings:
         for group, figure in figures.items():
             valid = figure is not None and math.isfinite(figure) and figure > 0
             self._all.append((group, figure if valid else None))
-        self._slow = [(group, figure) for group, figure in self._all if self._is_slow(group, figure)]
-        good_groups = [group for group, figure in self._all if figure is not None and (group, figure) not in self._slow]
+        self.slow = [(group, figure) for group, figure in self._all if self._is_slow(group, figure)]
+        good_groups = [group for group, figure in self._all if figure is not None and (group, figure) not in self.slow]
         self._good = {node for group in good_groups for node in group}
 
     def measured(self, group: Group) -> bool:
@@ -80,11 +81,6 @@ class GroupFindings:
         ]
         return max([*similar, *([] if self._reference is None else [self._reference])], default=None)
 
-    @property
-    def slow(self) -> list[tuple[Group, float | None]]:
-        """The groups that are clearly below the best of their size, with their figures."""
-        return self._slow
-
     def _is_slow(self, group: Group, figure: float | None) -> bool:
         best = self.best(group)
         return best is not None and (figure is None or figure < self._slow_below * best)
@@ -92,7 +88,7 @@ class GroupFindings:
     def _against(self, node: str) -> list[tuple[Group, float | None]]:
         """Return the slow groups in which only this node is not known to be good, once per partner."""
         good, partners, groups = self._good, set[str](), list[tuple[Group, float | None]]()
-        for group, figure in self._slow:
+        for group, figure in self.slow:
             other_nodes = set(group) - {node}
             if node in group and other_nodes <= good and not other_nodes & partners:
                 partners |= other_nodes
@@ -102,19 +98,19 @@ class GroupFindings:
     def _open(self) -> list[str]:
         """Return the nodes of slow groups that are neither good nor slow with two good nodes yet."""
         good = self._good
-        nodes = dict.fromkeys(node for group, _ in self._slow for node in group)
+        nodes = dict.fromkeys(node for group, _ in self.slow for node in group)
         return [node for node in nodes if node not in good and len(self._against(node)) < 2]
 
     def _bad_pairs(self) -> dict[frozenset[str], list[float | None]]:
         """Return the figures of pairs that are slow together although both nodes are good with others."""
         good, pairs = self._good, dict[frozenset[str], list[float | None]]()
-        for group, figure in self._slow:
+        for group, figure in self.slow:
             if len(group) == 2 and good.issuperset(group):
                 pairs.setdefault(frozenset(group), []).append(figure)
         return pairs
 
     def _unconfirmed(self) -> list[Group]:
-        slow = [set(group) for group, _ in self._slow]
+        slow = [set(group) for group, _ in self.slow]
         return [tuple(sorted(pair)) for pair in self._bad_pairs() if sum(pair <= group for group in slow) < 2]
 
     @property
@@ -161,7 +157,7 @@ class GroupFindings:
 
     def _undecided(self) -> tuple[Suspect, ...]:
         """Return the slowest pair of two or three nodes without a good one, unless all are similar."""
-        slow = [(group, figure or 0.0) for group, figure in self._slow]
+        slow = [(group, figure or 0.0) for group, figure in self.slow]
         figures = [figure for _, figure in slow]
         if not slow or self._reference is None or (len(slow) > 1 and min(figures) >= self._slow_below * max(figures)):
             return ()
@@ -186,20 +182,23 @@ def _best(figures: Iterable[float | None]) -> float | None:
     return max((figure for figure in figures if figure is not None), default=None)
 
 
-Rounds = Generator[tuple[Group, ...], Mapping[Group, float | None], tuple[Suspect, ...]]
 NOISE = 0.05
 # Fraction of the lowest healthy figure: a fault must lie clearly below it.
 _CLEARLY = 0.94
 # Among so few nodes, two slow ones may be in all groups of a round and seem good; there is time for every pair.
 _ALL_PAIRS_UP_TO = 5
-Groups = tuple[tuple[str, ...], ...]
+Groups = tuple[Group, ...]
+# Measures a round, from its number and its disjoint groups. None if no time is left, which ends the search.
+Measure = Callable[[int, Groups], Mapping[Group, float | None] | None]
 ONE_RUN = 0.1  # variation of a single run over sockets, either way
 MOST_NOISE = 0.25  # with more noise no node can be singled out
 LEAST_NODES = 3  # with two nodes it is unclear which one is slow
 
 
-def search(nodes: Sequence[str], reference: float | None = None, noise: float = NOISE) -> Rounds:
-    """Yield rounds of disjoint groups to measure, receive their bus bandwidths, and return the suspects.
+def search(
+    nodes: Sequence[str], reference: float | None, measure: Measure, noise: float = NOISE
+) -> tuple[Suspect, ...]:
+    """Measure rounds of groups, and return the suspects; none if no time is left for a round.
 
     nodes       at least 2 different nodes in the order of their ranks
     reference   bus bandwidth in GB/s of healthy nodes, None if unknown; used only for 2 and 3 nodes
@@ -215,7 +214,9 @@ def search(nodes: Sequence[str], reference: float | None = None, noise: float = 
         groups = _next_round(nodes, number, findings, links)
         if not groups:
             break
-        figures = yield groups
+        figures = measure(number + 1, groups)
+        if figures is None:
+            return ()
         findings.add({group: figures.get(group) for group in groups})
     return findings.suspects()
 
@@ -319,26 +320,11 @@ class _Links:
 
 
 def suspects(
-    nodes: Sequence[str],
-    reference: float | None,
-    measure: Callable[[int, Groups], Mapping[tuple[str, ...], float | None] | None],
-    spread: float | None,
+    nodes: Sequence[str], reference: float | None, measure: Measure, spread: float | None
 ) -> list[dict[str, Any]]:
     """Return the nodes, or pairs of nodes, that slow down the others.
 
     spread    (largest - smallest) / median of the runs of all nodes; None for a single run
-    measure   returns the bus bandwidth in GB/s of each group, from the round's number and groups; None if no time is
-              left, which ends the search without a suspect
     """
     noise = ONE_RUN if spread is None else max(NOISE, spread / 2)
-    rounds, number = search(nodes, reference, min(noise, MOST_NOISE)), 1
-    try:
-        groups = next(rounds)
-        while True:
-            figures = measure(number, groups)
-            if figures is None:
-                rounds.close()
-                return []
-            groups, number = rounds.send(figures), number + 1
-    except StopIteration as end:
-        return list(map(plain, end.value))
+    return list(map(plain, search(nodes, reference, measure, min(noise, MOST_NOISE))))

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from components.slurm_commands.jobs import read_part
 
@@ -22,14 +23,22 @@ PEER, EQUAL, NONE = "peer", "equal", "none"
 KINDS = (MISSING, ABSENT, BEHIND, DIFFERENT, PEER, EQUAL, NONE)
 
 
+_MOST = 2**53
+Count = Annotated[int, range(_MOST)]
+
+
 @dataclass(frozen=True)
 class Rank:
-    """A rank of a communicator: its number there, its machine's address, its process, and its GPU as NVML counts."""
+    """A rank of a communicator: its number there, its machine's address, its process, and its GPU as NVML counts.
 
-    number: int
-    host: str = ""
-    process: int = 0
-    gpu: int = -1
+    here   whether it runs on the node that RAS was asked on
+    """
+
+    number: Count
+    host: Annotated[str, r"[0-9a-f.:]{0,45}"] = ""
+    process: Count = 0
+    gpu: Annotated[int, range(-1, _MOST)] = -1
+    here: bool = False
 
     @property
     def program(self) -> tuple[str, int, int]:
@@ -61,7 +70,7 @@ class Communicator:
 
 @dataclass(frozen=True)
 class Finding:
-    """The state of a job's communicators.
+    """The state of a job's communicators. A node's root reads it from a process of the job's user (untrusted.py).
 
     digest     changes with every operation that RAS shows
     operation  the operation that others wait in, or several names
@@ -71,14 +80,18 @@ class Finding:
     total      number of these ranks
     """
 
-    digest: str
-    kind: str
-    operation: str = ""
-    count: int = 0
-    most: int = 0
-    size: int = 0
+    digest: Annotated[str, r"[0-9a-f]{64}"]
+    kind: Annotated[str, "|".join(KINDS)]
+    operation: Annotated[str, r"[A-Za-z,]{0,200}"] = ""
+    count: Count = 0
+    most: Count = 0
+    size: Count = 0
     ranks: tuple[Rank, ...] = ()
-    total: int = 0
+    total: Count = 0
+
+    def __post_init__(self) -> None:
+        if len(self.ranks) > MOST_RANKS:
+            raise ValueError("it has too many ranks")
 
 
 def finding(communicators: Sequence[Communicator]) -> Finding:

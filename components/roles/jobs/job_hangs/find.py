@@ -28,7 +28,7 @@ from components.roles.jobs.job_hangs.communicators import (
     read_hang,
     sentence,
 )
-from components.roles.jobs.job_hangs.watch import ANSWER, LateRank, Stall, apart
+from components.roles.jobs.job_hangs.watch import ANSWER, Stall, apart
 from components.roles.jobs.job_reports.host import MAIL_PROGRAM
 from components.roles.monitoring.usage.job_gpu_use import ADMIN_COMMENT, ask_each, nodes_of
 from components.slurm_commands import slurm
@@ -168,7 +168,7 @@ def judge(stalls: Mapping[str, Stall | None], minutes: int, addresses: Mapping[s
     if finding.kind == NONE:
         return None
     nodes = {
-        _program(rank): name
+        rank.program: name
         for name, stall in known.items()
         if stall.finding
         for rank in stall.finding.ranks
@@ -177,11 +177,7 @@ def judge(stalls: Mapping[str, Stall | None], minutes: int, addresses: Mapping[s
     # Those of EQUAL are ranks with an idle GPU.
     named = () if finding.kind == EQUAL else finding.ranks
     ranks = tuple(
-        Late(rank.number, nodes.get(_program(rank)) or addresses.get(rank.host, rank.host), rank.gpu, rank.process)
+        Late(rank.number, nodes.get(rank.program) or addresses.get(rank.host, rank.host), rank.gpu, rank.process)
         for rank in named
     )
     return Hang(since, finding.kind, finding.operation, finding.count, finding.most, finding.size, finding.total, ranks)
-
-
-def _program(rank: LateRank) -> tuple[str, int]:
-    return (rank.host, rank.process)

@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -65,14 +65,14 @@ def as_json(communicators: Sequence[Communicator]) -> str:
     Where RAS shows no late rank, the ranks are those of this machine: one that sends or receives nothing may be late.
     """
     result = finding(communicators)
-    ranks = list(result.ranks)
+    ranks: Sequence[Rank] = result.ranks
     if result.kind in (EQUAL, NONE):
         # Numbers of the largest communicator, which is that of the whole job.
         by_size = sorted(communicators, key=lambda item: item.size)
         programs = {rank.program: rank for item in by_size for rank in item.ranks if is_local(rank.host)}
         ranks = sorted(programs.values(), key=lambda rank: rank.number)[:MOST_RANKS]
-    rows = [{**asdict(rank), "here": is_local(rank.host)} for rank in ranks]
-    return json.dumps({**asdict(result), "ranks": rows})
+    marked = tuple(replace(rank, here=is_local(rank.host)) for rank in ranks)
+    return json.dumps(asdict(replace(result, ranks=marked)))
 
 
 def processes_of(job: str) -> dict[int, str]:

@@ -16,14 +16,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Annotated
 
 from components.node import files
 from components.node.accounts import as_user
 from components.node.locks import PRIVATE
 from components.node.passwd import user_with
 from components.roles.access.ssh_trust.ask import ANSWERS
-from components.roles.jobs.job_hangs.communicators import EQUAL, KINDS, MOST_RANKS, NONE
+from components.roles.jobs.job_hangs.communicators import EQUAL, NONE, Count, Finding
 from components.roles.monitoring.usage.samples import JOBS, Reading
 from components.validation.untrusted import read
 
@@ -46,8 +45,6 @@ _FIRST_USER = 1000
 # RAS is asked first after so many samples, and again at the sample of the config's minutes; then in every fifth minute.
 FIRST_SAMPLE = 2
 AGAIN_SAMPLES = 5
-_MOST = 2**53
-_Count = Annotated[int, range(_MOST)]
 
 
 def main(_: Sequence[str]) -> int:
@@ -84,7 +81,7 @@ def watch(job: str, readings: Sequence[Reading | None], limit: int, end: float) 
     files.write(f"{STALLS}/{job}", as_json(stall), 0o600)
 
 
-def ask(job: str) -> RasFinding | None:
+def ask(job: str) -> Finding | None:
     """Ask the job's RAS as its user; None without an answer."""
     owner = (files.read(f"{OWNERS}/{job}") or "").strip()
     user = user_with(int(owner)) if owner.isascii() and owner.isdecimal() else None
@@ -93,35 +90,6 @@ def ask(job: str) -> RasFinding | None:
     # With the user's group: without it, another process cannot read the descriptors of the job's.
     ended = as_user((user.pw_uid, user.pw_gid), ASK_RAS, job, limit=LIMIT_SECONDS)
     return read_finding(ended.output) if ended.ok else None
-
-
-@dataclass(frozen=True)
-class LateRank:
-    """A rank that others wait for. `here`: it runs on the node that RAS was asked on."""
-
-    number: _Count
-    host: Annotated[str, r"[0-9a-f.:]{0,45}"]
-    process: _Count
-    gpu: Annotated[int, range(-1, _MOST)]
-    here: bool
-
-
-@dataclass(frozen=True)
-class RasFinding:
-    """A finding (communicators.py) as a node's root accepts it from a process of the job's user."""
-
-    digest: Annotated[str, r"[0-9a-f]{64}"]
-    kind: Annotated[str, "|".join(KINDS)]
-    operation: Annotated[str, r"[A-Za-z,]{0,200}"]
-    count: _Count
-    most: _Count
-    size: _Count
-    ranks: tuple[LateRank, ...]
-    total: _Count
-
-    def __post_init__(self) -> None:
-        if len(self.ranks) > MOST_RANKS:
-            raise ValueError("it has too many ranks")
 
 
 @dataclass(frozen=True)
@@ -136,14 +104,14 @@ class Stall:
     unchanged  samples between the first and the last time that it gave it
     """
 
-    since: _Count = 0
-    samples: _Count = 0
-    waiting: _Count = 0
-    idle: _Count = 0
-    asked: _Count = 0
-    first: _Count = 0
-    unchanged: _Count = 0
-    finding: RasFinding | None = None
+    since: Count = 0
+    samples: Count = 0
+    waiting: Count = 0
+    idle: Count = 0
+    asked: Count = 0
+    first: Count = 0
+    unchanged: Count = 0
+    finding: Finding | None = None
 
 
 def signs(readings: Iterable[Reading | None]) -> tuple[int, int] | None:
@@ -162,7 +130,7 @@ def after_sample(
     readings: Sequence[Reading | None],
     now: int,
     minutes: int,
-    ask: Callable[[], RasFinding | None] | None,
+    ask: Callable[[], Finding | None] | None,
 ) -> Stall:
     """Return the stall after one more sample. `ask` asks RAS; None if there is no time for it now."""
     counts = signs(readings)
@@ -185,7 +153,7 @@ def apart(minutes: int) -> int:
     return minutes - FIRST_SAMPLE
 
 
-def _with_idle_ranks(answer: RasFinding | None, readings: Sequence[Reading | None]) -> RasFinding | None:
+def _with_idle_ranks(answer: Finding | None, readings: Sequence[Reading | None]) -> Finding | None:
     """Keep only ranks with an idle GPU where RAS shows no late rank."""
     if answer is None or answer.kind not in (EQUAL, NONE):
         return answer
@@ -210,9 +178,9 @@ def read_stall(text: str) -> Stall | None:
         return None
 
 
-def read_finding(text: str) -> RasFinding | None:
+def read_finding(text: str) -> Finding | None:
     """Read the output of `ask-ras`, which a process of the job's user prints; None if it is malformed or empty."""
     try:
-        return read(RasFinding, json.loads(text))
+        return read(Finding, json.loads(text))
     except (ValueError, RecursionError):
         return None

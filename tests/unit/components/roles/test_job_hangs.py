@@ -44,8 +44,8 @@ WAITS = samples.Reading(0, "", 100, 1657, 123.5, 700.0)
 IDLES = samples.Reading(1, "", 0, 1657, 124.3, 700.0)
 WORKS = samples.Reading(0, "", 99, 1883, 692.6, 700.0)
 DIGEST = "a" * 64
-LATE = watch.LateRank(5, "100.64.0.2", 4711, 1, here=True)
-FOUND = watch.RasFinding(DIGEST, BEHIND, "AllReduce", 12034, 12035, 8, (LATE,), 1)
+LATE = Rank(5, "100.64.0.2", 4711, 1, here=True)
+FOUND = communicators.Finding(DIGEST, BEHIND, "AllReduce", 12034, 12035, 8, (LATE,), 1)
 HANG = communicators.Hang(NOW, BEHIND, "AllReduce", 12034, 12035, 8, 1, (Late(5, "b1", 1, 4711),))
 NOTED = with_parts("", hang=HANG)
 NOTED_MINE = with_parts("mine", hang=HANG)
@@ -262,12 +262,12 @@ def test_a_gpu_waits_at_full_utilization_and_little_power() -> None:
 
 
 def stalled(
-    minutes: int, samples: int, answers: Callable[[int], watch.RasFinding | None]
+    minutes: int, samples: int, answers: Callable[[int], communicators.Finding | None]
 ) -> tuple[watch.Stall, list[int]]:
     """Return the stall after some samples of a GPU that waits, and the samples at which RAS was asked."""
     stall, asked = watch.Stall(), list[int]()
 
-    def ask() -> watch.RasFinding | None:
+    def ask() -> communicators.Finding | None:
         asked.append(number)
         return answers(number)
 
@@ -336,11 +336,11 @@ def test_with_one_sign_or_a_node_at_work_or_silent_there_is_no_word() -> None:
 
 
 def test_a_rank_that_sleeps_while_another_receives_is_named_by_its_idle_gpu() -> None:
-    both = tuple(watch.LateRank(number, "100.64.0.2", 4711 + number, number, here=True) for number in range(2))
+    both = tuple(Rank(number, "100.64.0.2", 4711 + number, number, here=True) for number in range(2))
     real = found("2.28.9-receive.json")
     assert (real.kind, real.operation, real.count) == (communicators.EQUAL, "AllReduce", 21)
     for kind, count in ((communicators.EQUAL, 21), (communicators.NONE, 0)):
-        answer = watch.RasFinding(real.digest, kind, "AllReduce" if count else "", count, count, 2, both, 2)
+        answer = communicators.Finding(real.digest, kind, "AllReduce" if count else "", count, count, 2, both, 2)
         stall = watch.Stall()
         for number in range(5):
             stall = watch.after_sample(stall, [WAITS, IDLES], NOW + 60 * number, 5, lambda answer=answer: answer)  # type: ignore[misc]

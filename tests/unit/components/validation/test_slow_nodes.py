@@ -2,12 +2,12 @@
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pytest
 
-from components.validation.slow_nodes import Suspect, search
+from components.validation.slow_nodes import Groups, Suspect, search
 from tests.chance import dice as dice_of
 
 NOISE = 0.05
@@ -56,21 +56,17 @@ def run(
     nodes: tuple[str, ...], measure: Measure, reference: float | None = None, noise: float = NOISE
 ) -> tuple[Suspect, ...]:
     """The suspects of a search, whose rounds are held against what was agreed."""
-    rounds, searching = 0, search(nodes, reference, noise)
-    try:
-        groups = next(searching)
-        while True:
-            rounds += 1
-            assert rounds <= math.ceil(math.log2(len(nodes))) + 2
-            members = [node for group in groups for node in group]
-            assert groups
-            assert len(members) == len(set(members))
-            assert set(members) <= set(nodes)
-            assert min(map(len, groups)) >= 2
-            groups = searching.send({group: measure(group) for group in groups})
-    except StopIteration as end:
-        suspects: tuple[Suspect, ...] = end.value
-        return suspects
+
+    def one_round(number: int, groups: Groups) -> Mapping[tuple[str, ...], float | None]:
+        assert number <= math.ceil(math.log2(len(nodes))) + 2
+        members = [node for group in groups for node in group]
+        assert groups
+        assert len(members) == len(set(members))
+        assert set(members) <= set(nodes)
+        assert min(map(len, groups)) >= 2
+        return {group: measure(group) for group in groups}
+
+    return search(nodes, reference, one_round, noise)
 
 
 def outcome(cluster: Cluster, suspects: tuple[Suspect, ...]) -> tuple[bool, bool]:
