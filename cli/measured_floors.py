@@ -79,7 +79,7 @@ def _training_floor(result: Mapping[str, Any]) -> float:
 
 
 def _floor(scope: Scope) -> float:
-    spread, figure = scope.optional.get("spread"), scope.result["busbw_gb_per_s"]
+    spread, figure = scope.result.get("spread"), scope.result["busbw_gb_per_s"]
     lowest = min(spread["runs"]) if spread else figure or 0.0
     return _rounded_down(FRACTION * lowest)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import calendar
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from components.validation.model import format_size
-from components.validation.results import Entry, bandwidth, extended
+from components.validation.results import Entry, bandwidth
 from components.validation.verdict import Result
 
 WIDTH, HEIGHT, HISTORY_HEIGHT = 640, 300, 220
@@ -94,11 +94,6 @@ def round_step(most: float) -> float:
         return 1.0
     power = 10.0 ** math.floor(math.log10(most / 3))
     return next(power * factor for factor in (1, 2, 5, 10) if most / (power * factor) <= 6)
-
-
-def history_of(result: Mapping[str, Any]) -> list[Entry]:
-    """Return the history of a result in the outputs; for one of an earlier version, its last measurement."""
-    return extended(result.get("history"), result)
 
 
 def timeline(entries: Sequence[Entry]) -> Drawn | None:

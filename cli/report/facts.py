@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from cli.output.terminal import one_line
 from components.settings.types import NODE
@@ -34,11 +34,6 @@ class Scope:
     result: Result
 
     @property
-    def optional(self) -> Mapping[str, Any]:
-        """Return the result for use with `get`, because not every result has every key."""
-        return cast(Mapping[str, Any], self.result)
-
-    @property
     def reason(self) -> str:
         """Return the reason of the verdict, which may contain output of programs on the nodes."""
         return one_line(self.result["reason"])
@@ -46,11 +41,11 @@ class Scope:
     @property
     def how(self) -> str:
         """Return the program, the nodes and the transport of the measurement."""
-        result, collective = self.result, self.optional.get("collective") or "all_reduce"
+        result, collective = self.result, self.result.get("collective") or "all_reduce"
         program = result["backend"] if collective == "all_reduce" else f"{result['backend']} {collective}"
         if result["ranks"] is None:
             return program
-        gpus = ", ".join(dict.fromkeys((self.optional.get("gpus") or {}).values()))
+        gpus = ", ".join(dict.fromkeys((self.result.get("gpus") or {}).values()))
         participants = f"{result['ranks']} ranks on {', '.join(result['nodes'])}{f' ({gpus})' if gpus else ''}"
         return f"{program}, {participants}; {self.transport}"
 
@@ -61,19 +56,19 @@ class Scope:
         if not name:
             return "transport unknown"
         over = one_line(f"{name} over {interface}" if interface else name)
-        expected = self.optional.get("expected_transport")
+        expected = self.result.get("expected_transport")
         return over if not expected or name.startswith(expected) or expected == "sockets" else f"{over}, not {expected}"
 
     @property
     def versions(self) -> str:
         """Return the versions of the measuring programs, such as `NCCL 2.28.9, CUDA 13.0`; empty if unknown."""
-        versions_ = self.optional.get("versions") or {}
+        versions_ = self.result.get("versions") or {}
         return one_line(", ".join(f"{name} {version}" for name, version in versions_.items()))
 
     @property
     def margin(self) -> str:
         """Return the spread of the runs, and the source of the floor."""
-        spread, source = self.optional.get("spread"), self.optional.get("floor_source")
+        spread, source = self.result.get("spread"), self.result.get("floor_source")
         sentences = []
         if spread:
             runs = ", ".join(bandwidth(rate) for rate in spread["runs"])
@@ -89,7 +84,7 @@ class Scope:
 
     @property
     def _all_findings(self) -> list[dict[str, str]]:
-        by_node = self.optional.get("preflight") or {}
+        by_node = self.result.get("preflight") or {}
         findings_ = [
             {"node": node, **{key: one_line(str(value)) for key, value in finding.items()}}
             for node in by_node
@@ -103,7 +98,7 @@ class Scope:
 
     @property
     def suspects(self) -> list[Mapping[str, Any]]:
-        return list(self.optional.get("suspects") or [])
+        return list(self.result.get("suspects") or [])
 
     @property
     def accusations(self) -> list[str]:
@@ -140,11 +135,11 @@ def single_nodes(outputs: Mapping[str, Any]) -> list[Scope]:
 
 def separate_nodes(outputs: Mapping[str, Any]) -> list[Scope]:
     """Return the measurements of single nodes that are not also a site's measurement with the same verdict."""
-    sites = {(scope.optional.get("job_id"), scope.result["verdict"]) for scope in scopes(outputs)}
+    sites = {(scope.result.get("job_id"), scope.result["verdict"]) for scope in scopes(outputs)}
     return [
         scope
         for scope in single_nodes(outputs)
-        if (job := scope.optional.get("job_id")) is None or (job, scope.result["verdict"]) not in sites
+        if (job := scope.result.get("job_id")) is None or (job, scope.result["verdict"]) not in sites
     ]
 
 

@@ -32,9 +32,7 @@ class Judged:
 def judged(outputs: Mapping[str, Any]) -> list[Judged]:
     """Return everything with a verdict in a stack's outputs, in the order of the tables."""
     measured = [*separate_nodes(outputs), *scopes(outputs)]
-    items = [
-        Judged(scope.title, scope.result["verdict"], int(scope.optional.get("retries") or 0)) for scope in measured
-    ]
+    items = [Judged(scope.title, scope.result["verdict"], int(scope.result.get("retries") or 0)) for scope in measured]
     if trained := training_of(outputs):
         items.append(Judged("training", trained.verdict))
     if storage := storage_of(outputs):

@@ -17,7 +17,7 @@ from cli.report.storage import NUMBERS as STORAGE_NUMBERS
 from cli.report.storage import storage_of, training_of
 from cli.report.tables import node_figures
 from components.roles.commands.tailrack.costs import duration
-from components.validation.results import COLUMNS, bandwidth, table_rows
+from components.validation.results import COLUMNS, bandwidth, extended, table_rows
 
 
 def _printable(value: object) -> object:
@@ -80,7 +80,8 @@ def page(
 
 
 def _card(scope: Scope) -> dict[str, Any]:
-    entries = chart.history_of(scope.optional)
+    # The history of an output of an earlier version is its last measurement.
+    entries = extended(scope.result.get("history"), scope.result)
     return {
         "about": scope,
         "rows": table_rows(scope.result),

@@ -9,6 +9,7 @@ from typing import Any
 from cli.output.terminal import one_line
 from components.validation.model import format_size
 from components.validation.storage_figures import FILES, LATE, LATENCY, READ, WRITE
+from components.validation.storage_verdict import number
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,9 @@ class MeasuredStorage(Judgement):
 
 def _cell(target: Mapping[str, Any], figure: str) -> str:
     value, floor = target[figure], target["floors"].get(figure)
-    text = "not measured" if value is None else _number(value)
+    text = "not measured" if value is None else number(value)
     bound = "most" if figure == LATENCY else "least"
-    return text if floor is None else f"{text} ({bound} {_number(floor)})"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return text if floor is None else f"{text} ({bound} {number(floor)})"
 
 
 def _spread(target: Mapping[str, Any]) -> str:

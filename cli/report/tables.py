@@ -79,10 +79,10 @@ def _show_judged(console: Console, name: str, judged: MeasuredStorage | Trained,
 def node_figures(scope: Scope) -> dict[str, str]:
     """Return the figures of a single node by column, for the terminal and the page."""
     result = scope.result
-    figure, floor, spread = result["busbw_gb_per_s"], result["floor_gb_per_s"], scope.optional.get("spread")
+    figure, floor, spread = result["busbw_gb_per_s"], result["floor_gb_per_s"], scope.result.get("spread")
     return {
         "node": scope.name,
-        "GPUs": ", ".join(dict.fromkeys((scope.optional.get("gpus") or {}).values())),
+        "GPUs": ", ".join(dict.fromkeys((scope.result.get("gpus") or {}).values())),
         "size": format_size(result["gate_bytes"]),
         "busbw (GB/s)": "not measured" if figure is None else bandwidth(figure),
         "floor (GB/s)": "none" if floor is None else bandwidth(floor),
@@ -126,7 +126,7 @@ def _show_scope(console: Console, scope: Scope, since: float) -> None:
 
 def _print_scope(console: Console, scope: Scope, since: float, subject: str = "") -> None:
     text = " ".join(filter(None, (f"{subject}{scope.reason}", scope.margin)))
-    _print_verdict(console, scope.result["verdict"], text, scope.optional, since)
+    _print_verdict(console, scope.result["verdict"], text, scope.result, since)
 
 
 def _print_verdict(console: Console, verdict: str, text: str, result: Mapping[str, Any], since: float) -> None:

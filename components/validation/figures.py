@@ -25,6 +25,10 @@ def largest_spread(transport: str | None) -> float:
 
 
 _MOST_QUOTED = 6  # of places with wrong data
+_WITHOUT_MPI = (
+    "each rank ran alone: the program was built without MPI (nccl-tests: make MPI=1), or its MPI does not support "
+    "Slurm's PMIx"
+)
 
 
 @dataclass(frozen=True)
@@ -97,8 +101,9 @@ def _sound_rows(table: Table, report: JobReport) -> tuple[Row, ...]:
 def doubts(settings: Measurement, report: JobReport, figures: Figures) -> list[str]:
     """Return the reasons why the figures are not complete and correct; empty if they are."""
     first, *repeats = figures.tables
-    problems = _without_mpi(settings, report)
-    problems += _table_doubts(settings, first, settings.sizes())
+    problems = _table_doubts(settings, first, settings.sizes())
+    if report.output.count("# nThread ") > 1:  # each rank that is not connected prints its own table
+        problems.insert(0, _WITHOUT_MPI)
     for number, table in enumerate(repeats, 2):
         problems += [f"run {number}: {problem}" for problem in _table_doubts(settings, table, (settings.gate_bytes,))]
     if report.exit_code is None:
@@ -110,16 +115,6 @@ def doubts(settings: Measurement, report: JobReport, figures: Figures) -> list[s
     if REDUCED in report.output:
         problems.append("the GPUs have too little memory for the largest size; reduce max_bytes and gate_bytes")
     return problems
-
-
-def _without_mpi(settings: Measurement, report: JobReport) -> list[str]:
-    """Report ranks that are not connected: each of them prints its own table."""
-    if settings.ranks < 2 or report.output.count("# nThread ") < 2:
-        return []
-    return [
-        "each rank ran alone: the program was built without MPI (nccl-tests: make MPI=1), or its MPI does not support "
-        "Slurm's PMIx"
-    ]
 
 
 def _table_doubts(settings: Measurement, table: Table, sizes: Iterable[int]) -> list[str]:

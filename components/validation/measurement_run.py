@@ -6,7 +6,7 @@ The `plan` of its task is that of measurement_jobs/plan.py, and `cpu_job` measur
 import json
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -115,24 +115,15 @@ class MeasurementRun:
     def _on_cpus(self) -> dict[str, Any]:
         settings = Measurement(**self.plan["cpu"])
         settings = replace(settings, nodes=len(self.nodes), ranks=settings.ranks // settings.nodes * len(self.nodes))
-        order = self._cpu_order(self.folder, self.nodes, self.plan["cpu_job"])
-        report = self._run([order])[0]
+        report = self._run([self._cpu_order("cpu_job", self.folder, self.nodes)])[0]
         del report["files"]
-
-        def one_round(number: int, groups: Groups) -> Bandwidths | None:
-            job = self.plan["gate_job"]
-            orders = {group: self._cpu_order(self._place(number, group), group, job) for group in groups}
-            gate = replace(settings, min_bytes=settings.gate_bytes, max_bytes=settings.gate_bytes)
-            return self._round(gate, orders)
-
         result, _ = judge_scope(settings, report, self.conditions, lambda _: {})
-        if self._worth_a_search(self.nodes) and needs_search(result):
-            report["suspects"] = suspects(self.nodes, result["floor_gb_per_s"], one_round, None)
+        report["suspects"] = self._search(self.nodes, settings, result, partial(self._cpu_order, "gate_job"))
         return report
 
-    def _cpu_order(self, folder: Path, nodes: Sequence[str], job: str) -> Order:
+    def _cpu_order(self, job: str, folder: Path, nodes: tuple[str, ...]) -> Order:
         tasks = len(nodes) * self.plan["ranks_per_node"]
-        return Order(folder, tuple(nodes), {"job.sh": job}, [f"--ntasks={tasks}"])
+        return Order(folder, nodes, {"job.sh": self.plan[job]}, [f"--ntasks={tasks}"])
 
     # On GPUs
 
@@ -151,8 +142,7 @@ class MeasurementRun:
                 self.folder.joinpath(REPEAT).write_text(f"exec sh {shlex.quote(str(folder / REPEAT))}\n")
             entries.append(entry)
             result = judge_group(entry, facts, self.conditions.floor, self.conditions)
-            if self._worth_a_search(group.nodes) and needs_search(result):
-                slow_nodes += self._search(group, settings, result)
+            slow_nodes += self._search(group.nodes, settings, result, partial(self._gate_order, group, settings))
         return {**entries[0], "others": entries[1:], "alone": single_node, "suspects": slow_nodes}
 
     def _alone(self, groups: Sequence[Group], facts: Mapping[str, FabricFacts]) -> list[dict[str, Any]]:
@@ -244,25 +234,28 @@ class MeasurementRun:
             ["table.*", "figures.*", "log.*", "beside.*"],
         )
 
-    def _search(self, group: Group, settings: Measurement, result: Result) -> list[dict[str, Any]]:
-        def one_round(number: int, groups: Groups) -> Bandwidths | None:
-            gate = replace(settings, min_bytes=settings.gate_bytes, max_bytes=settings.gate_bytes, runs=1)
-            orders = {}
-            for nodes in groups:
-                smaller_group = replace(group, nodes=nodes)
-                orders[nodes] = self._gpu_order(smaller_group, gate, self._place(number, nodes))
-            return self._round(gate, orders)
-
-        relative = result["spread"]["relative"] if result["spread"] else None
-        return suspects(group.nodes, result["floor_gb_per_s"], one_round, relative)
+    def _gate_order(self, group: Group, settings: Measurement, folder: Path, nodes: tuple[str, ...]) -> Order:
+        return self._gpu_order(replace(group, nodes=nodes), _at_gate(settings), folder)
 
     # CPUs and GPUs
 
-    def _worth_a_search(self, nodes: Sequence[str]) -> bool:
-        return len(nodes) >= LEAST_NODES and not self.plan["spans"]
+    def _search(
+        self,
+        nodes: Sequence[str],
+        settings: Measurement,
+        result: Result,
+        order: Callable[[Path, tuple[str, ...]], Order],
+    ) -> list[dict[str, Any]]:
+        """Return the suspects if the result asks for a search. `order` makes the job of a group in a folder."""
 
-    def _place(self, number: int, group: Sequence[str]) -> Path:
-        return self.folder / f"round-{number}" / group[0]
+        def one_round(number: int, groups: Groups) -> Bandwidths | None:
+            folder = self.folder / f"round-{number}"
+            return self._round(_at_gate(settings), {group: order(folder / group[0], group) for group in groups})
+
+        if len(nodes) < LEAST_NODES or self.plan["spans"] or not needs_search(result):
+            return []
+        relative = result["spread"]["relative"] if result["spread"] else None
+        return suspects(nodes, result["floor_gb_per_s"], one_round, relative)
 
     def _round(self, settings: Measurement, orders: Mapping[tuple[str, ...], Order]) -> Bandwidths | None:
         if self.deadline - time.monotonic() < self.limits.start:
@@ -292,6 +285,11 @@ class MeasurementRun:
 
 def _folder_name(word: str, gpus: str) -> str:
     return "-".join([word, *gpus.replace(", ", "+").split(":")])
+
+
+def _at_gate(settings: Measurement) -> Measurement:
+    """Return the settings of one run at the gate size alone."""
+    return replace(settings, min_bytes=settings.gate_bytes, max_bytes=settings.gate_bytes, runs=1)
 
 
 def _nodes_of(groups: Sequence[Group]) -> list[str]:

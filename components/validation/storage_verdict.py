@@ -123,7 +123,7 @@ def _verdict(subject: str, figures: StorageFigures, floors: Mapping[str, float])
 
 
 def _measured(name: str, figures: StorageFigures) -> str:
-    return f"{_number(figures.median(name) or 0)} {FIGURES[name]}"
+    return f"{number(figures.median(name) or 0)} {FIGURES[name]}"
 
 
 def _fails(name: str, value: float, floor: float) -> bool:
@@ -135,18 +135,19 @@ def _below(name: str, figures: StorageFigures, floor: float) -> str:
     if value is None or not _fails(name, value, floor):
         return ""
     side = "above the limit" if name == LATENCY else "below the floor"
-    return f"{_measured(name, figures)}, {side} of {_number(floor)}"
+    return f"{_measured(name, figures)}, {side} of {number(floor)}"
 
 
 def _unstable(name: str, figures: StorageFigures, floor: float) -> str:
     runs, spread = figures.runs[name], figures.spread(name) or {"relative": 0}
     if spread["relative"] <= LARGEST_SPREAD or not any(_fails(name, run, floor) for run in runs):
         return ""
-    listed = ", ".join(map(_number, runs))
-    return f"{_measured(name, figures)}, but the runs gave {listed}, on both sides of {_number(floor)}"
+    listed = ", ".join(map(number, runs))
+    return f"{_measured(name, figures)}, but the runs gave {listed}, on both sides of {number(floor)}"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return a figure as text, with at least three digits unless they are zeros."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

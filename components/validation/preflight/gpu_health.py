@@ -38,26 +38,11 @@ _BEGIN, _END = "<nvidia_smi_log", "</nvidia_smi_log>"
 def read_smi(text: str) -> Smi | None:
     """Return the content of `nvidia-smi -q -x`, even among other text or cut off; else None. Never raises."""
     begin, end = text.find(_BEGIN), text.rfind(_END)
-    root = _log(text)
-    if root is None:
+    if len(text) > MOST_BYTES or "<!ENTITY" in text or begin < 0:
         return None
     whole = end > begin
     rest = f"{text[:begin]} {text[end + len(_END) :] if whole else ''}"
-    message = " ".join(re.sub(r"<[?!][^>]*>", " ", rest).split())
-    return Smi(field(root, "driver_version"), tuple(root.findall("gpu")), whole, message)
-
-
-def gpu_elements(text: str) -> list[Element]:
-    """Return the element of each GPU in the output; none if it cannot be read. Never raises."""
-    root = _log(text)
-    return [] if root is None else root.findall("gpu")
-
-
-def _log(text: str) -> Element | None:
-    begin, end = text.find(_BEGIN), text.rfind(_END)
-    if len(text) > MOST_BYTES or "<!ENTITY" in text or begin < 0:
-        return None
-    if end <= begin:
+    if not whole:
         # Keep the complete GPUs of a truncated answer.
         end = text.rfind("</gpu>") + len("</gpu>")
         if end <= begin:
@@ -68,7 +53,10 @@ def _log(text: str) -> Element | None:
         root = ElementTree.fromstring(log)  # noqa: S314  entities are refused above, and the text is bounded
     except (ElementTree.ParseError, ValueError, RecursionError):
         return None
-    return root if root.tag == "nvidia_smi_log" else None
+    if root.tag != "nvidia_smi_log":
+        return None
+    message = " ".join(re.sub(r"<[?!][^>]*>", " ", rest).split())
+    return Smi(field(root, "driver_version"), tuple(root.findall("gpu")), whole, message)
 
 
 def bus_of(gpu: Element) -> str:
@@ -190,11 +178,9 @@ def read_lines(output: str) -> dict[str, list[Reading]]:
 
 def read_states(text: str) -> list[Reading]:
     """Return the state of each GPU that shows no display; none if the text is not nvidia-smi's. Never raises."""
-    return [
-        _state(element)
-        for element in gpu_elements(text)
-        if bus_of(element) and field(element, "display_active") != "Enabled"
-    ]
+    smi = read_smi(text)
+    gpus = smi.gpus if smi else ()
+    return [_state(gpu) for gpu in gpus if bus_of(gpu) and field(gpu, "display_active") != "Enabled"]
 
 
 def _state(gpu: Element) -> Reading:
