@@ -40,22 +40,28 @@ from components.validation.results import (
 from components.validation.transport import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
 
 
-def _rdma_of(host: Host, proven: Mapping[str, Any]) -> str:
-    """Return the RDMA that jobs inside the host's site may use (components/validation/transport.py)."""
-    if host.fabric == ON_THE_TAILNET:
-        return ONLY_SOCKETS
+def _network(scope: Scope, members: Mapping[str, Host], proven: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the nodes' network is expected to carry, for the plan and the verdict.
+
+    interface   the interface that sockets should use
+    rdma        the RDMA that jobs may use (components/validation/transport.py)
+    fabric      by site, the interface that all its nodes share, for the preflight; empty if that is the tailnet's
+    """
+    # All nodes of a site have the same RDMA setting.
+    host = next(iter(members.values()))
     carried = any(fabric and fabric["rdma"] for fabric in proven.values())
-    return ROCE_UNPROVEN if host.rdma == ANY_RDMA and not carried else host.rdma
-
-
-def _fabrics(sites: Mapping[str, str], proven: Mapping[str, Any]) -> dict[str, str]:
-    """Return, by site, the interface that all its nodes in the scope share; empty if that is the tailnet's."""
+    rdma = ROCE_UNPROVEN if host.rdma == ANY_RDMA and not carried else host.rdma
     shared = {}
-    for site in sorted(set(sites.values())):
-        in_site = {node: fabric for node, fabric in proven.items() if sites[node] == site}
+    for site in sorted({member.site for member in members.values()}):
+        in_site = {name: proven[name] for name, member in members.items() if member.site == site}
         name = shared_interface(in_site.keys(), in_site)
         shared[site] = "" if name == TAILNET_INTERFACE or "," in name or len(in_site) < 2 else name
-    return shared
+    return {
+        # Only the tailnet joins sites. Inside a site, role fabric gives jobs their interface.
+        "interface": TAILNET_INTERFACE if scope.sites > 1 else shared_interface(scope.nodes, proven),
+        "rdma": ONLY_SOCKETS if host.fabric == ON_THE_TAILNET else rdma,
+        "fabric": shared,
+    }
 
 
 class NcclValidation(pulumi.ComponentResource):
@@ -115,14 +121,9 @@ class NcclValidation(pulumi.ComponentResource):
         # BUSY is no result: the next number of retries measures again.
         again = self._before.apply(partial(retries, scope.name))
         spans = scope.sites > 1
+        hosts = {name: node.host for name, node in members.items()}
         # Without the peer, because only the tailnet joins sites.
-        proven = as_dict({name: node.fabric for name, node in members.items()})
-        # Only the tailnet joins sites. Inside a site, role fabric gives jobs their interface.
-        host = next(iter(members.values())).host  # all nodes of a site have the same RDMA setting
-        rdma = proven.apply(partial(_rdma_of, host))
-        expected_interface = proven.apply(
-            lambda fabrics: TAILNET_INTERFACE if spans else shared_interface(scope.nodes, fabrics)
-        )
+        network = as_output({name: node.fabric for name, node in members.items()}, partial(_network, scope, hosts))
         # Without floors: a new floor judges the same measurement.
         request = {key: value for key, value in settings_json(measurement).items() if key not in ("ranks", "nodes")}
         how = [
@@ -134,8 +135,8 @@ class NcclValidation(pulumi.ComponentResource):
         conditions = as_dict(
             {
                 "cgroups": link.cgroups,
-                "interface": expected_interface,
-                **({} if spans else {"rdma": rdma}),
+                "interface": OutputField(network, "interface"),
+                **({} if spans else {"rdma": OutputField(network, "rdma")}),
                 "mpi": mpi,
                 **measured_settings(link.settings.slurm.settings),
             }
@@ -146,30 +147,20 @@ class NcclValidation(pulumi.ComponentResource):
             {"before": self._before, "digest": inputs_digest},
             lambda resolved: kept_from(resolved["before"], scope.name, resolved["digest"], floors),
         )
-        plan = as_output(
-            {
-                "nodes": nodes,
-                "kept": kept,
-                "expected": expected_interface,
-                "proven": proven,
-                "sites": sites,
-                "rdma": rdma,
-            },
-            lambda inputs: json.dumps(
+        facts = as_dict({"nodes": nodes, "kept": kept, "network": network, "retries": again, "before": self._before})
+        plan = facts.apply(
+            lambda known: json.dumps(
                 measurement_plan.plan(
                     scope.name,
-                    inputs["nodes"],
+                    known["nodes"],
                     settings,
                     measurement,
-                    tuple(inputs["kept"]["floors"]),
-                    interface=TAILNET_INTERFACE if spans else "",
-                    expected_interface=inputs["expected"],
-                    fabric=_fabrics(inputs["sites"], inputs["proven"]),
-                    rdma=inputs["rdma"],
-                    preflight="preflight" if preflight else "",
+                    tuple(known["kept"]["floors"]),
+                    known["network"],
+                    preflight=preflight,
                 ),
                 sort_keys=True,
-            ),
+            )
         )
         values = {
             "scope": scope.name,
@@ -191,43 +182,28 @@ class NcclValidation(pulumi.ComponentResource):
         step = measuring_step(scope.name, link, measurement_plan.script(), values, members, measured, seconds, self)
 
         def judged(resolved: Mapping[str, Any]) -> dict[str, Any]:
-            on_gpus = measurement_plan.gpu_measurement(resolved["nodes"], settings)
-            on_cpus = measurement_plan.cpu_measurement(measurement, resolved["nodes"])
-            by_mpi = measurement_plan.mpi_apart(resolved["nodes"], settings, on_gpus or on_cpus)
-            conditions = Conditions(
-                *floors, resolved["expected"], spans, settings.floors_from or "config", resolved["rdma"], by_mpi
-            )
-            result, by_node = judge_scope(on_gpus or on_cpus, resolved["report"], conditions, read_preflight)
-            before = resolved["before"] or {}
+            known, report = resolved["facts"], resolved["report"]
+            nodes, network, before = known["nodes"], known["network"], known["before"] or {}
+            on_cpus = measurement_plan.cpu_measurement(measurement, nodes)
+            asked = measurement_plan.gpu_measurement(nodes, settings) or on_cpus
+            by_mpi = measurement_plan.mpi_apart(nodes, settings, asked)
+            source = settings.floors_from or "config"
+            conditions = Conditions(*floors, network["interface"], spans, source, network["rdma"], by_mpi)
+            result, by_node = judge_scope(asked, report, conditions, read_preflight)
             more = {
-                "retries": resolved["retries"],
-                "measured_with": resolved["kept"],
+                "retries": known["retries"],
+                "measured_with": known["kept"],
                 "history": extended((before.get(scope.name) or {}).get("history"), result),
             }
             last = before.get(NODE) or {}
-            gpus = {name: node.gpus for name, node in resolved["nodes"].items()}
-            nodes = {} if spans else not_measured_alone(gpus, settings.nccl.gpus_per_node, result, last)
-            nodes |= {
-                name: {
-                    **node_result,
-                    "history": extended((last.get(name) or {}).get("history"), node_result, MOST_OF_NODE),
-                }
-                for name, node_result in by_node.items()
-            }
-            return {"scope": scope.name, "result": {**result, **more}, "nodes": nodes}
+            gpus = {name: node.gpus for name, node in nodes.items()}
+            results = {} if spans else not_measured_alone(gpus, settings.nccl.gpus_per_node, result, last)
+            for name, of_node in by_node.items():
+                history = extended((last.get(name) or {}).get("history"), of_node, MOST_OF_NODE)
+                results[name] = {**of_node, "history": history}
+            return {"scope": scope.name, "result": {**result, **more}, "nodes": results}
 
-        return as_output(
-            {
-                "nodes": nodes,
-                "report": step.result,
-                "retries": again,
-                "kept": kept,
-                "before": self._before,
-                "expected": expected_interface,
-                "rdma": rdma,
-            },
-            judged,
-        )
+        return as_output({"facts": facts, "report": step.result}, judged)
 
     def _with_peer(self, scope: Scope, key: str, values: Mapping[str, Value]) -> pulumi.Output[dict[str, Any]]:
         """Return values by node, with the peer's if it takes part."""

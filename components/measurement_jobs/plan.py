@@ -95,22 +95,16 @@ def plan(
     settings: Validation,
     on_cpus: Measurement,
     floors: tuple[float | None, float | None],
+    network: Mapping[str, Any],
     *,
-    interface: str,
-    expected_interface: str,
-    fabric: Mapping[str, str],
-    rdma: str,
-    preflight: str,
+    preflight: bool,
 ) -> dict[str, Any]:
     """Return the plan of a scope's measurement.
 
     on_cpus     the measurement if there are no GPUs
     floors      the config's floors for the scope and for single nodes; GB/s
-    interface   the interface for sockets; empty if jobs get one by default
-    expected_interface   the interface that the job should use
-    rdma        the RDMA that jobs may use (components/validation/transport.py)
-    fabric      by site, the interface of its network, for the preflight
-    preflight   the command for jobs that checks the nodes first (components/validation/job_files.py), or empty
+    network     the `interface`, `rdma` and `fabric` of components/cluster/nccl_validation.py
+    preflight   whether to check the nodes first
     """
     sites = {name: node.site for name, node in nodes.items()}
     spans = len(set(sites.values())) > 1
@@ -127,17 +121,19 @@ def plan(
             "nodes": {
                 name: {"address": node.address, "site": node.site, "gpus": node.gpus} for name, node in nodes.items()
             },
-            "fabric": dict(fabric),
+            "fabric": network["fabric"],
         },
         "cpu": settings_json(on_cpus),
         "gate_job": validation_job(scope, names, gate, settings.time_limit_minutes, len(set(sites.values()))),
         "ranks_per_node": settings.ranks_per_node,
         "floor": floors[0],
         "node_floor": floors[1],
-        "interface": interface,
-        "expected_interface": expected_interface,
-        "rdma": rdma,
-        "preflight": preflight,
+        # Inside a site, jobs get their interface by default.
+        "interface": network["interface"] if spans else "",
+        "expected_interface": network["interface"],
+        "rdma": network["rdma"],
+        # A command for jobs (components/validation/job_files.py).
+        "preflight": "preflight" if preflight else "",
         "prepare_options": prepare_options(scope, settings),
         "start_seconds": START_SECONDS,
         "run_seconds": run_seconds(settings),

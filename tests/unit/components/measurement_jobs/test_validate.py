@@ -27,9 +27,7 @@ START, END = TABLE.partition("#\n")[0], TABLE.partition("#\n")[2]
 MEMBERS = ["a1 rack 100.64.0.1", "a2 rack 100.64.0.2", "b1 cloud 100.64.0.3", "b2 cloud 100.64.0.4"]
 RACK = MEMBERS[:2]
 SETTINGS = Validation(ranks_per_node=2)
-NO_FABRIC: dict[str, Any] = {
-    "interface": "tailscale0", "expected_interface": "tailscale0", "fabric": {}, "rdma": "auto", "preflight": "",
-}  # fmt: skip
+NO_FABRIC = {"interface": "tailscale0", "fabric": {}, "rdma": "auto"}
 
 
 EACH_NODE = {"each_node": True, "scope": "storage_measurement"}
@@ -107,7 +105,7 @@ class Cluster:
         there = {name: Node(site, address, "") for name, site, address in map(str.split, members)}
         asked = measurement_of(Scope("rack", tuple(there), len({node.site for node in there.values()})), SETTINGS)
         settings = Validation.model_validate({"ranks_per_node": 2, "nodes": self.any_of})
-        told = plan("rack", there, settings, asked, (None, None), **NO_FABRIC)
+        told = plan("rack", there, settings, asked, (None, None), NO_FABRIC, preflight=False)
         return json.dumps({**told, "start_seconds": 1, "run_seconds": 1})
 
     def report(self, members: list[str], action: str = "up") -> dict[str, Any]:

@@ -43,10 +43,8 @@ class Run:
         asked = measurement_of(Scope("rack", tuple(sorted(sites)), 2 if spans else 1), settings)
         floors = settings.floors_gb_per_s
         self.floors = (floors.get("rack"), floors.get("node"))
-        told = plan(
-            "rack", there, settings, asked, self.floors, interface="", expected_interface="tailscale0", fabric={},
-            rdma="auto", preflight="",
-        )  # fmt: skip
+        network = {"interface": "tailscale0", "fabric": {}, "rdma": "auto"}
+        told = plan("rack", there, settings, asked, self.floors, network, preflight=False)
         told = {**json.loads(json.dumps(told)), "cpu_job": ""}
         measured = measurement_run.MeasurementRun(told, sorted(sites), {}, folder).measure()
         self.report = json.loads(json.dumps({**measured, "left_out": [], "measured_at": 1_800_000_000}))
