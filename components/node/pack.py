@@ -1,4 +1,4 @@
-"""Pack modules and the modules that they import into one zip archive, which Python runs.
+"""Pack modules, the modules that they import and the data of both into one zip archive, which Python runs.
 
 The operator packs the program for machines (components/roles/program.py), and the head node the one that jobs bring
 along (components/validation/job_files.py). Both read the modules from the folder that contains this one.
@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 # Python's own parser takes 0.4 s for all modules, in each command of the operator.
 _IMPORT = re.compile(r"^ *from (components[\w.]*) import (\([^()]*\)|.*)", re.MULTILINE)
+_DATA = re.compile(r'get_data\("([\w.]*)", "(.*?)"\)')
 # Every archive has these: they run its commands.
 _OWN = ("components.node.commands",)
 _START = "import sys\nfrom components.node.commands import main\nsys.exit(main(sys.argv[1:]))\n"
@@ -44,7 +45,7 @@ def packed(commands: Mapping[str, str], modules: Sequence[str] = (), files: Sequ
 
 @cache
 def files_of(modules: tuple[str, ...]) -> Mapping[str, str]:
-    """Return the texts, by path, of modules and of their imports from components. Package files are empty."""
+    """Return the texts, by path, of modules, their imports from components, and their data. Package files are empty."""
     texts: dict[str, str] = {}
     wanted = list(modules)
     while wanted:
@@ -52,6 +53,8 @@ def files_of(modules: tuple[str, ...]) -> Mapping[str, str]:
         if path not in texts and (ROOT / path).is_file():
             texts[path] = (ROOT / path).read_text(encoding="utf-8")
             wanted += _imports(texts[path])
+            data = [f"{package.replace('.', '/')}/{name}" for package, name in _DATA.findall(texts[path])]
+            texts |= {file: (ROOT / file).read_text(encoding="utf-8") for file in data}
     packages = {f"{folder}/__init__.py": "" for path in texts for folder in Path(path).parents if folder.name}
     return dict(sorted({**packages, **texts}.items()))
 

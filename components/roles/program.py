@@ -73,8 +73,6 @@ COMMANDS = {
 }
 # `step` starts this module, which unpacks the program of a step that brings it.
 _INSTALL = "components.node.install"
-# Files that modules read.
-_DATA = ("components/validation/floors.csv", "components/validation/gpu_speed/kinds.csv", *job_files.FILES)
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class Program:
 @cache
 def program() -> Program:
     """Return the whole program."""
-    return Program(packed(COMMANDS, (_INSTALL, *job_files.COMMANDS.values(), *_phases()), _DATA))
+    return Program(packed(COMMANDS, (_INSTALL, *job_files.COMMANDS.values(), *_phases()), job_files.FILES))
 
 
 @cache
