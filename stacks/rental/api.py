@@ -41,6 +41,14 @@ class Api:
             time.sleep(wait)
             pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
 
+    def delete(self, path: str) -> None:
+        """Delete something; what is gone already is no error."""
+        try:
+            self.repeat("DELETE", path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
     def once(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
         """Make a call that must not be made twice."""
         return json_object(

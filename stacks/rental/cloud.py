@@ -10,14 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from stacks.http_client import ApiError
-
 # Tags of every machine, set by the call that rents it. With them it is found again if nothing else recorded it.
 OWNER, STACK, SITE, NODE = "tailrack:owner", "tailrack:stack", "tailrack:site", "tailrack:node"
+TAGS = (OWNER, STACK, SITE, NODE)
 
 SSH_PORT = 22
 BOOTING, READY, GONE = "booting", "ready", "gone"
-MOST_PRICE = 1e9  # of an hour; neither NaN nor infinity is below it
 
 
 @dataclass(frozen=True)
@@ -123,37 +121,3 @@ class Cloud(Protocol):
 
     def remove_key(self, name: str) -> None:
         """Remove the keys of this name from the account."""
-
-
-def text(answer: Any, *path: str) -> str:
-    """Return a text in a JSON answer; empty if it is not there."""
-    for step in path:
-        answer = answer.get(step) if isinstance(answer, dict) else None
-    return str(answer) if isinstance(answer, str | int) and not isinstance(answer, bool) else ""
-
-
-def listed(answer: Any, name: str) -> list[dict[str, Any]]:
-    """Return a list of an answer. Raises ApiError without one: a strange answer must not mean "no machines"."""
-    items = answer.get(name) if isinstance(answer, dict) else None
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise ApiError(f"an answer of the cloud has no list {name}")
-    return items
-
-
-def machines(answer: Any, name: str) -> list[dict[str, Any]]:
-    """Return the machines in an answer. Raises ApiError if one has no id, with which its rent could be ended."""
-    items = listed(answer, name)
-    if not all(text(item, "id") for item in items):
-        raise ApiError(f"an answer of the cloud lists a machine without an id in {name}")
-    return items
-
-
-def amount(value: Any) -> float | None:
-    """Return a price in a JSON answer; None if it is no finite number."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if number and abs(value) < MOST_PRICE and value >= 0 else None
-
-
-def mappings(answer: Any) -> list[dict[str, Any]]:
-    """Return the mappings in a list of a JSON answer."""
-    return [item for item in answer if isinstance(item, dict)] if isinstance(answer, list) else []

@@ -7,27 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stacks.http_client import ApiError
+from stacks.rental.answers import amount, items, listed, machines, mappings, text
 from stacks.rental.api import Api
-from stacks.rental.cloud import (
-    BOOTING,
-    NODE,
-    OWNER,
-    READY,
-    SITE,
-    STACK,
-    Instance,
-    NoCapacityError,
-    Offer,
-    Order,
-    QuotaError,
-    amount,
-    listed,
-    machines,
-    mappings,
-    text,
-)
+from stacks.rental.cloud import BOOTING, READY, TAGS, Instance, NoCapacityError, Offer, Order, QuotaError
 
-BASE_URL = "https://api.digitalocean.com/v2"
 # A droplet that is off costs money too; one that is destroyed is not listed.
 _STATES = {"active": READY}
 # The API has no codes for these refusals, only a message with status 422.
@@ -41,6 +24,7 @@ class DigitalOcean:
     """An account at DigitalOcean."""
 
     title, currency = "DigitalOcean", "USD"
+    BASE_URL = "https://api.digitalocean.com/v2"
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -53,9 +37,8 @@ class DigitalOcean:
         """Return sizes with prices, in the regions that have them."""
         found = []
         for size in self._all("/sizes", "sizes"):
-            free, regions = size.get("available") is True, size.get("regions")
-            regions = [str(region) for region in regions] if free and isinstance(regions, list) else []
-            kind, cost = text(size, "slug"), amount(size.get("price_hourly"))
+            regions = [str(region) for region in items(size, "regions")] if size.get("available") is True else []
+            kind, cost = text(size, "slug"), amount(size, "price_hourly")
             found += [Offer(kind, region, cost) for region in regions] or [Offer(kind, "", cost, available=False)]
         return found
 
@@ -82,7 +65,7 @@ class DigitalOcean:
     def end(self, ids: Sequence[str]) -> None:
         """Destroy droplets."""
         for droplet in ids:
-            self._delete(f"/droplets/{droplet}")
+            self._api.delete(f"/droplets/{droplet}")
 
     def add_key(self, name: str, public_key: str) -> str:
         """Return the id of the account's key with this content, added if it is not there."""
@@ -102,19 +85,12 @@ class DigitalOcean:
         """Remove the keys of this name."""
         for key in self._all("/account/keys", "ssh_keys"):
             if text(key, "name") == name:
-                self._delete(f"/account/keys/{text(key, 'id')}")
+                self._api.delete(f"/account/keys/{text(key, 'id')}")
 
     def _key(self, public_key: str) -> str:
         keys = self._all("/account/keys", "ssh_keys")
         same = (key for key in keys if text(key, "public_key").split()[:2] == public_key.split()[:2])
         return next((text(key, "id") for key in same), "")
-
-    def _delete(self, path: str) -> None:
-        try:
-            self._api.repeat("DELETE", path)
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
     def _all(self, path: str, name: str) -> Iterator[dict[str, Any]]:
         """Give the items of all pages."""
@@ -130,18 +106,14 @@ def _tag(key: str, value: str) -> str:
 
 
 def _instance(item: dict[str, Any]) -> Instance:
-    networks = item.get("networks")
-    addresses = mappings(networks.get("v4")) if isinstance(networks, dict) else []
-    tags = [str(tag).replace(_DOT, ".") for tag in item["tags"]] if isinstance(item.get("tags"), list) else []
-    price = item["size"].get("price_hourly") if isinstance(item.get("size"), dict) else None
+    public = (each for each in mappings(item, "networks", "v4") if text(each, "type") == "public")
+    tags = [str(tag).replace(_DOT, ".") for tag in items(item, "tags")]
     return Instance(
         id=text(item, "id"),
         state=_STATES.get(text(item, "status"), BOOTING),
         type=text(item, "size_slug"),
         region=text(item, "region", "slug"),
-        address=next((text(one, "ip_address") for one in addresses if text(one, "type") == "public"), ""),
-        price=amount(price),
-        tags={
-            key: tag[len(key) + 1 :] for key in (OWNER, STACK, SITE, NODE) for tag in tags if tag.startswith(f"{key}:")
-        },
+        address=next((text(each, "ip_address") for each in public), ""),
+        price=amount(item, "size", "price_hourly"),
+        tags={key: tag[len(key) + 1 :] for key in TAGS for tag in tags if tag.startswith(f"{key}:")},
     )

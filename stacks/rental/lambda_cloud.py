@@ -6,24 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from stacks.http_client import ApiError
+from stacks.rental.answers import amount, items, listed, machines, mappings, text
 from stacks.rental.api import Api
-from stacks.rental.cloud import (
-    BOOTING,
-    GONE,
-    READY,
-    Instance,
-    NoCapacityError,
-    Offer,
-    Order,
-    QuotaError,
-    amount,
-    listed,
-    machines,
-    mappings,
-    text,
-)
+from stacks.rental.cloud import BOOTING, GONE, READY, Instance, NoCapacityError, Offer, Order, QuotaError
 
-BASE_URL = "https://cloud.lambda.ai/api/v1"
 _STATES = {"active": READY, "unhealthy": READY, "terminating": GONE, "terminated": GONE, "preempted": GONE}
 _NO_CAPACITY, _QUOTA = "instance-operations/launch/insufficient-capacity", "global/quota-exceeded"
 _UNKNOWN, _DUPLICATE = "global/object-does-not-exist", "global/duplicate"
@@ -33,6 +19,7 @@ class LambdaCloud:
     """An account at Lambda."""
 
     title, currency = "Lambda", "USD"
+    BASE_URL = "https://cloud.lambda.ai/api/v1"
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -48,9 +35,8 @@ class LambdaCloud:
             raise ApiError("an answer of the cloud has no types of machines")
         found = []
         for name, item in types.items():
-            item = item if isinstance(item, dict) else {}
-            price = _price(item.get("instance_type"))
-            regions = [text(region, "name") for region in mappings(item.get("regions_with_capacity_available"))]
+            price = _price(item)
+            regions = [text(region, "name") for region in mappings(item, "regions_with_capacity_available")]
             found += [Offer(name, region, price) for region in regions] or [Offer(name, "", price, available=False)]
         return found
 
@@ -74,9 +60,7 @@ class LambdaCloud:
             if error.code == _QUOTA:
                 raise QuotaError(str(error)) from None
             raise
-        data = answer.get("data")
-        ids = data.get("instance_ids") if isinstance(data, dict) else None
-        return text({"id": ids[0]}, "id") if isinstance(ids, list) and ids else ""
+        return next(map(text, items(answer, "data", "instance_ids")), "")
 
     def end(self, ids: Sequence[str]) -> None:
         """Terminate machines. One by one: an unknown id rejects the whole call."""
@@ -109,8 +93,8 @@ class LambdaCloud:
         return listed(self._api.get("/ssh-keys"), "data")
 
 
-def _price(kind: Any) -> float | None:
-    cents = amount(kind.get("price_cents_per_hour")) if isinstance(kind, dict) else None
+def _price(item: Any) -> float | None:
+    cents = amount(item, "instance_type", "price_cents_per_hour")
     return None if cents is None else cents / 100
 
 
@@ -121,6 +105,6 @@ def _instance(item: dict[str, Any]) -> Instance:
         type=text(item, "instance_type", "name"),
         region=text(item, "region", "name"),
         address=text(item, "ip"),
-        price=_price(item.get("instance_type")),
-        tags={text(tag, "key"): text(tag, "value") for tag in mappings(item.get("tags"))},
+        price=_price(item),
+        tags={text(tag, "key"): text(tag, "value") for tag in mappings(item, "tags")},
     )

@@ -32,12 +32,9 @@ from stacks.rental.api import LONGEST_WAIT
 from stacks.rental.cloud import (
     BOOTING,
     GONE,
-    NODE,
-    OWNER,
     READY,
-    SITE,
     SSH_PORT,
-    STACK,
+    TAGS,
     Cloud,
     Instance,
     NoCapacityError,
@@ -99,9 +96,8 @@ class Rental:
         tried: list[str] = []
         if found := self._found():
             if (found.type, found.region) not in [(offer.type, offer.region) for offer in wanted]:
-                place = f"{found.type} in {found.region}"
                 raise RentalError(
-                    f"{self.node} is a {place} (id {found.id}), which its pool no longer lists",
+                    f"{self.node} is a {_place(found)} (id {found.id}), which its pool no longer lists",
                     "write this type and region again (also in `try`), or take the node out of the config, run `make "
                     "up`, and put it back",
                 )
@@ -236,7 +232,7 @@ class Rental:
             raise RentalError("the run that wanted the machine has ended", "run `make up` or `make down` again")
 
     def _tags(self) -> dict[str, str]:
-        own = {tag: str(self.request[tag.partition(":")[2]]) for tag in (OWNER, NODE, STACK, SITE)}
+        own = {tag: str(self.request[tag.partition(":")[2]]) for tag in TAGS}
         return {**self.request["tags"], **own}
 
     def _boot(self, machine: Instance, tried: list[str]) -> Instance | None:

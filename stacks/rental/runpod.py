@@ -14,24 +14,10 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from stacks.http_client import ApiError
+from stacks.rental.answers import amount, listed, machines, mappings, text, value
 from stacks.rental.api import Api
-from stacks.rental.cloud import (
-    BOOTING,
-    GONE,
-    READY,
-    Instance,
-    NoCapacityError,
-    Offer,
-    Order,
-    QuotaError,
-    amount,
-    listed,
-    machines,
-    mappings,
-    text,
-)
+from stacks.rental.cloud import BOOTING, GONE, READY, Instance, NoCapacityError, Offer, Order, QuotaError
 
-BASE_URL = "https://api.runpod.io/v2"
 COMMUNITY = "community"
 # The availability of each number of GPUs costs one call; RunPod allows 60 calls a minute.
 COUNTS = (1, 2, 4, 8)
@@ -55,6 +41,7 @@ class RunPod:
     """An account at RunPod."""
 
     title, currency = "RunPod", "USD"
+    BASE_URL = "https://api.runpod.io/v2"
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -109,11 +96,7 @@ class RunPod:
     def end(self, ids: Sequence[str]) -> None:
         """Terminate pods, with their volumes."""
         for pod in ids:
-            try:
-                self._api.repeat("DELETE", f"/pods/{quote(pod, safe='')}")
-            except ApiError as error:
-                if error.status != 404:
-                    raise
+            self._api.delete(f"/pods/{quote(pod, safe='')}")
 
     def add_key(self, _name: str, public_key: str) -> str:
         """Return the key: each pod gets it in its environment, and the account's keys stay as they are."""
@@ -139,7 +122,7 @@ def _offers(gpu: Mapping[str, Any], count: int) -> Iterator[Offer]:
     if _most(gpu, "secure") >= count:
         # Without a data center that has one now, the type still exists.
         yield Offer(kind, "", available=False)
-        for center in mappings(gpu.get("dataCenters")):
+        for center in mappings(gpu, "dataCenters"):
             free = text(center, "availability") != "NONE"
             yield Offer(kind, text(center, "id").lower(), _price(gpu, "secure", count), free)
     if _most(gpu, COMMUNITY) >= count:
@@ -147,14 +130,12 @@ def _offers(gpu: Mapping[str, Any], count: int) -> Iterator[Offer]:
 
 
 def _most(gpu: Mapping[str, Any], cloud: str) -> int:
-    most = gpu.get("maxCount")
-    count = most.get(cloud) if isinstance(most, dict) and gpu.get(cloud) is True else 0
+    count = value(gpu, "maxCount", cloud) if gpu.get(cloud) is True else 0
     return count if isinstance(count, int) else 0
 
 
 def _price(gpu: Mapping[str, Any], cloud: str, count: int) -> float | None:
-    prices = gpu.get("price")
-    price = amount(prices.get(cloud)) if isinstance(prices, dict) else None
+    price = amount(gpu, "price", cloud)
     return None if price is None else round(price * count, 4)
 
 
@@ -178,6 +159,6 @@ def _instance(pod: dict[str, Any]) -> Instance:
         region=tags.get(_REGION, ""),
         address=text(pod, "ssh", "direct", "host") if port else "",
         port=port,
-        price=amount(pod.get("cost")),
+        price=amount(pod, "cost"),
         tags=tags,
     )

@@ -13,7 +13,8 @@ from stacks.rental import account as account_program
 from stacks.rental import api as api_module
 from stacks.rental import digitalocean, lambda_cloud, runpod
 from stacks.rental import machine as machine_program
-from stacks.rental.cloud import BOOTING, Cloud, Offer, amount, machines
+from stacks.rental.answers import amount, machines
+from stacks.rental.cloud import BOOTING, Cloud, Offer
 from stacks.rental.clouds import account
 from stacks.rental.machine import Clock, Rental, RentalError
 from tests.played_cloud.server import Fault, PlayedCloud
@@ -236,9 +237,7 @@ def test_a_launch_that_came_too_soon_waits_as_the_cloud_says(played: PlayedCloud
 def test_a_program_rents_no_machine_if_its_engine_dies_during_a_cloud_delay(played: PlayedCloud) -> None:
     played.faults.append(Fault(CALLS["launch"], 429, times=1000, retry_after=0))
     asked = iter([True, True, True])
-    one = Rental(
-        client(played), request(played), Clock(time.monotonic, lambda _: None), wanted=lambda: next(asked, False)
-    )
+    one = Rental(client(played), request(played), Clock(sleep=lambda _: None), wanted=lambda: next(asked, False))
     assert "the run that wanted the machine has ended" in refused(one)
     assert played.account.launched == 0
 
