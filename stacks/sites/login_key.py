@@ -7,7 +7,7 @@ from pydantic import AfterValidator
 from components.settings.problems import Report, Stack
 from components.settings.section import Help
 from components.settings.ssh_keys import public_key
-from stacks.sites.hosts.ssh_types import KeyFile, check_one_key
+from stacks.sites.hosts.ssh_types import KeyFile, check_one_key, public_half
 from stacks.sites.kind import Site
 
 # As 'TYPE BASE64' without its comment.
@@ -27,6 +27,16 @@ class SiteOfNewMachines(Site):
     """Use a key in your ssh-agent instead of a key file."""
     public_key: PublicKey | None = None
     """With `agent`: the key's public half, which the machines get."""
+
+    @property
+    def private_key(self) -> str | None:
+        """Return the content of the key file; None for a key in an agent."""
+        return self.private_key_file.read_text(encoding="utf-8") if self.private_key_file else None
+
+    @property
+    def login_key(self) -> str:
+        """Return the public half, which the machines get."""
+        return str(public_half(self.private_key_file) if self.private_key_file else self.public_key)
 
     def check(self, stack: Stack, report: Report) -> None:
         """Report a log-in without a key or with two, and a public key without an agent, or the reverse."""

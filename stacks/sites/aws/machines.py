@@ -20,7 +20,7 @@ from stacks.sites.aws.model import AwsHead, AwsNode, AwsPool, AwsSite
 from stacks.sites.aws.network import AwsNetwork, apply_check
 from stacks.sites.aws.offers import image_that_fits
 from stacks.sites.machines import Machines, host_of
-from stacks.sites.rented.first_key import first_key, own_key_connection, public_half
+from stacks.sites.rented.first_key import first_key, own_key_connection
 from stacks.sites.rented.user_data import user_data
 
 SSH_PORT = 22
@@ -35,7 +35,7 @@ def machines(sites: Sequence[AwsSite], nodes: Sequence[AwsNode], stack: str) -> 
         network = AwsNetwork(site, {node.shape.type for node in site_nodes}, tags)
         shared = {pool.name: _shared(site, pool, network, tags) for pool in site.pools}
         for node in site_nodes:
-            hosts[node.name] = AwsInstance(site, node, network, shared, tags).as_host(node)
+            hosts[node.name] = AwsInstance(site, node, network, shared, tags).host
     return Machines(hosts)
 
 
@@ -67,34 +67,24 @@ def _shared(site: AwsSite, pool: AwsPool, network: AwsNetwork, tags: dict[str, s
 
 
 class AwsInstance(pulumi.ComponentResource):
-    """One instance, and the connection to it.
+    """One instance, as `host`, whose connection is verified with the host key that the machine creates.
 
-    shared       the inputs that a pool's instances share, by pool
-    instance     the resource whose deletion deletes the machine
-    connection   verified with the host key that the machine creates
+    shared   the inputs that a pool's instances share, by pool
     """
 
     def __init__(
-        self,
-        site: AwsSite,
-        node: AwsNode,
-        network: AwsNetwork,
-        shared: dict[str, dict[str, Any]],
-        tags: dict[str, str],
+        self, site: AwsSite, node: AwsNode, network: AwsNetwork, shared: dict[str, dict[str, Any]], tags: dict[str, str]
     ) -> None:
-        super().__init__("tailrack:aws:AwsInstance", node.name, None, None)
+        super().__init__("tailrack:aws:AwsInstance", node.name)
         opts = pulumi.ResourceOptions(parent=self, depends_on=network.way_out)
         shape = node.shape
         pool = shape if isinstance(shape, AwsPool) else None
-        file = site.private_key_file
-        private_key = file.read_text(encoding="utf-8") if file else None
-        login_key = public_half(private_key) if private_key else str(site.public_key)
         created_key = first_key(node.name, self)
         tags = {**tags, "Name": node.name}
         image = IMAGES.get(shape.image)
         inputs: dict[str, Any] = {
             "ami": _newest(site.region, shape, image) if image else shape.image,
-            "user_data": created_key.apply(partial(_user_data, login_key)),
+            "user_data": created_key.apply(partial(_user_data, site.login_key)),
             "root_block_device": {
                 "volume_type": "gp3",
                 "volume_size": shape.disk_gb,
@@ -117,7 +107,7 @@ class AwsInstance(pulumi.ComponentResource):
                 "vpc_security_group_ids": [network.group],
                 "associate_public_ip_address": True,
             }
-        self.instance = ec2.Instance(
+        instance = ec2.Instance(
             f"{node.name}-instance",
             instance_type=shape.type,
             region=site.region,
@@ -127,13 +117,13 @@ class AwsInstance(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(ignore_changes=["ami", "userData"])),
             **inputs,
         )
-        address: pulumi.Output[str] = self.instance.public_ip
+        address: pulumi.Output[str] = instance.public_ip
         if pool and pool.efa:
             # EC2 gives no public address to an instance with several interfaces; an elastic IP names its interface.
             elastic_ip = ec2.Eip(
                 f"{node.name}-address",
                 domain="vpc",
-                network_interface=self.instance.primary_network_interface_id,
+                network_interface=instance.primary_network_interface_id,
                 region=site.region,
                 tags=tags,
                 opts=opts,
@@ -143,16 +133,13 @@ class AwsInstance(pulumi.ComponentResource):
             host=address,
             port=SSH_PORT,
             user=shape.user or (image.user if image else "ubuntu"),
-            private_key=pulumi.Output.secret(private_key) if private_key else None,
+            private_key=pulumi.Output.secret(site.private_key) if site.private_key else None,
             host_key=created_key.apply(lambda key: str(key["public"])),
         )
         # A replaced instance has another key.
-        self.connection = own_key_connection(node.name, first, self.instance, self.instance.id, self)
+        connection = own_key_connection(node.name, first, instance, instance.id, self)
+        self.host = host_of(node, connection, deleted_with=instance)
         self.register_outputs({"address": address})
-
-    def as_host(self, node: AwsNode) -> Host:
-        """Return the instance as a Host."""
-        return host_of(node, self.connection, deleted_with=self.instance)
 
 
 def _purchase_options(pool: AwsPool | None) -> dict[str, Any]:

@@ -26,14 +26,8 @@ class AwsNetwork(pulumi.ComponentResource):
     types   instance types of the site; a new subnet is in a zone that sells all of them
     """
 
-    def __init__(
-        self,
-        site: AwsSite,
-        types: Collection[str],
-        tags: dict[str, str],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        super().__init__("tailrack:aws:AwsNetwork", site.name, None, opts)
+    def __init__(self, site: AwsSite, types: Collection[str], tags: dict[str, str]) -> None:
+        super().__init__("tailrack:aws:AwsNetwork", site.name)
         child = pulumi.ResourceOptions(parent=self)
         common: dict[str, Any] = {"region": site.region, "tags": {**tags, "Name": f"tailrack {site.name}"}}
         self.subnet: pulumi.Input[str]

@@ -46,7 +46,7 @@ class Machine(Section):
         if (file := self.private_key_file) is None:
             return
         shown = report.value(report.at(self, "private_key_file"), str(file))
-        if self.host_key.partition(" ")[2] == ssh.public_half(file):
+        if self.host_key == ssh.public_half(file):
             breaks = "this key belongs to the account that logs in, so the machine would not be recognized"
             fix = keys_of(type(self))["host_key"].help.fix
             report.add((self, "host_key"), f"is the public half of {shown}", breaks, fix)

@@ -43,14 +43,8 @@ class LabNetworks(pulumi.ComponentResource):
     pool      the stack whose networks are added to another stack's lab; empty for the stack's own lab
     """
 
-    def __init__(
-        self,
-        lab: str,
-        subnets: Mapping[str, str | None],
-        pool: str = "",
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        super().__init__("tailrack:lab:LabNetworks", "lab", None, opts)
+    def __init__(self, lab: str, subnets: Mapping[str, str | None], pool: str) -> None:
+        super().__init__("tailrack:lab:LabNetworks", "lab")
         self.lab = lab
         secret = pulumi.ResourceOptions(parent=self, additional_secret_outputs=["stdout", "stderr"])
         kind, extra = ("pool", {"pool": pool}) if pool else ("network", {})

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pulumi
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
 from pulumi_command import local
 
 from components.host import Connection, Machine
@@ -69,9 +68,3 @@ def own_key_connection(
         own_program=step_program(module),
     )
     return Connection(first.host, first.port, first.user, first.private_key, key.result["host_key"])
-
-
-def public_half(private_key: str) -> str:
-    """Return the public half of a private key in OpenSSH format."""
-    key = load_ssh_private_key(private_key.encode(), None).public_key()
-    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

@@ -15,7 +15,7 @@ from components.steps.step import parse_result
 from components.steps.values import as_output
 from stacks.rental.cloud import SSH_PORT
 from stacks.sites.machines import Machines, host_of
-from stacks.sites.rented.first_key import first_key, own_key_connection, public_half
+from stacks.sites.rented.first_key import first_key, own_key_connection
 from stacks.sites.rented.model import RentedNode, RentedSite
 from stacks.sites.rented.present import Rental
 from stacks.sites.rented.user_data import user_data
@@ -30,7 +30,7 @@ def machines(sites: Sequence[RentedSite], nodes: Sequence[RentedNode], stack: st
         for node in nodes:
             if node.site == site.name:
                 machine = RentedMachine(site, node, stack, account, rental)
-                hosts[node.name], facts[node.name] = machine.as_host(node), machine.facts
+                hosts[node.name], facts[node.name] = machine.as_host(site, node, rental), machine.facts
     return Machines(hosts, rented=facts)
 
 
@@ -40,11 +40,8 @@ class CloudAccount(pulumi.ComponentResource):
     Its deletion, after that of all machines, ends the rent of any other machine with this tag.
     """
 
-    def __init__(self, site: RentedSite, rental: Rental, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("tailrack:rented:CloudAccount", site.name, None, opts)
-        file = site.private_key_file
-        self.private_key = file.read_text(encoding="utf-8") if file else None
-        self.login_key = public_half(self.private_key) if self.private_key else str(site.public_key)
+    def __init__(self, site: RentedSite, rental: Rental) -> None:
+        super().__init__("tailrack:rented:CloudAccount", site.name)
         self.access = {"cloud": site.kind, "base_url": site.base_url, "api_key": rental.api_key}
         label = StepLabel(f"{site.name}-account", "", f"{site.name}: prepare the cloud account")
         self.resource = local.Command(
@@ -52,7 +49,7 @@ class CloudAccount(pulumi.ComponentResource):
             # Without paths of a checkout or a Python: the stack may be destroyed on another machine.
             create=label.on("exec python3 -m stacks.rental.account up"),
             delete=label.on("exec python3 -m stacks.rental.account down"),
-            stdin=pulumi.Output.secret(json.dumps({**self.access, "public_key": self.login_key})),
+            stdin=pulumi.Output.secret(json.dumps({**self.access, "public_key": site.login_key})),
             logging=local.Logging.NONE,
             # The last output has the owner, which must not change.
             add_previous_output_in_env=True,
@@ -65,17 +62,9 @@ class CloudAccount(pulumi.ComponentResource):
 class RentedMachine(pulumi.ComponentResource):
     """One rented machine. `facts`: id, address, type, region, price, what was tried, and the owner's tag."""
 
-    def __init__(
-        self,
-        site: RentedSite,
-        node: RentedNode,
-        stack: str,
-        account: CloudAccount,
-        rental: Rental,
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        super().__init__("tailrack:rented:RentedMachine", node.name, None, opts)
-        key = first_key(node.name, self)
+    def __init__(self, site: RentedSite, node: RentedNode, stack: str, account: CloudAccount, rental: Rental) -> None:
+        super().__init__("tailrack:rented:RentedMachine", node.name)
+        self._key = first_key(node.name, self)
         lost, moved = rental.lost.get(node.name, ""), rental.moved.get(node.name, "")
         changed = {"moved": moved} if moved else {}
         request = {
@@ -96,7 +85,7 @@ class RentedMachine(pulumi.ComponentResource):
 
         def stdin(values: Mapping[str, Any]) -> str:
             pair = values["key"]
-            data = user_data(account.login_key, pair["private"], pair["public"], root=site.user == "root")
+            data = user_data(site.login_key, pair["private"], pair["public"], root=site.user == "root")
             return json.dumps({**request, **values["account"], "user_data": data}, sort_keys=True)
 
         label = StepLabel(f"{node.name}-machine", "", f"{node.name}: rent a machine")
@@ -104,31 +93,28 @@ class RentedMachine(pulumi.ComponentResource):
             f"{node.name}-machine",
             create=label.on("exec python3 -m stacks.rental.machine up"),
             delete=label.on("exec python3 -m stacks.rental.machine down"),
-            stdin=as_output({"key": key, "account": account.facts}, stdin, hidden=True),
+            stdin=as_output({"key": self._key, "account": account.facts}, stdin, hidden=True),
             logging=local.Logging.NONE,
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[account.resource]),
         )
-        result: pulumi.Output[dict[str, Any]] = pulumi.Output.unsecret(self._resource.stdout).apply(parse_result)
+        self._result: pulumi.Output[dict[str, Any]] = pulumi.Output.unsecret(self._resource.stdout).apply(parse_result)
         self.facts = as_output(
-            {"facts": result, "account": account.facts},
+            {"facts": self._result, "account": account.facts},
             lambda values: {**values["facts"], "owner": values["account"]["owner"], "lost": lost, **changed},
         )
-        self._address, self._id = result["address"], result["id"]
-        self._port = result.apply(lambda facts: int(facts.get("port", SSH_PORT)))
-        self._host_key = pulumi.Output.unsecret(key).apply(lambda pair: str(pair["public"]))
-        self._price = pulumi.Output.from_input(node.price) if node.price else result.apply(rental.price)
-        self._private_key, self._user = account.private_key, site.user
         self.register_outputs({})
 
-    def as_host(self, node: RentedNode) -> Host:
+    def as_host(self, site: RentedSite, node: RentedNode, rental: Rental) -> Host:
         """Return the machine as a Host, whose connection is verified with the host key that the machine creates."""
+        result = self._result
         first = Connection(
-            host=self._address,
-            port=self._port,
-            user=self._user,
-            private_key=pulumi.Output.secret(self._private_key) if self._private_key else None,
-            host_key=self._host_key,
+            host=result["address"],
+            port=result.apply(lambda facts: int(facts.get("port", SSH_PORT))),
+            user=site.user,
+            private_key=pulumi.Output.secret(site.private_key) if site.private_key else None,
+            host_key=pulumi.Output.unsecret(self._key).apply(lambda pair: str(pair["public"])),
         )
-        connection = own_key_connection(node.name, first, self._resource, self._id, self, pod=node.pod)
-        return host_of(node, connection, deleted_with=self._resource, price=self._price)
+        connection = own_key_connection(node.name, first, self._resource, result["id"], self, pod=node.pod)
+        price = pulumi.Output.from_input(node.price) if node.price else result.apply(rental.price)
+        return host_of(node, connection, deleted_with=self._resource, price=price)

@@ -36,6 +36,7 @@ def key_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "key").write_text(PRIVATE_KEY)
     lock = serialization.BestAvailableEncryption(b"a passphrase")
     (folder / "locked.pem").write_bytes(KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock))
+    (folder / "pem").write_bytes(KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     # What ssh-keygen writes, up to the name of its cipher (openssh's PROTOCOL.key).
     locked = base64.b64encode(b"openssh-key-v1\0\0\0\0\x0aaes256-ctr\0\0\0\x06bcrypt").decode()
     (folder / "locked").write_text(
@@ -341,8 +342,11 @@ def bad_cases() -> list[Bad]:
                 "is not the address of a machine")
             for address in ("0.0.0.0", "::", "224.0.0.1", "255.255.255.255")  # noqa: S104
         ),
-        (hosts_site(f"{{host_key: '{PUBLIC_KEY}'}}"), "sites[0].hosts[0].host_key", "public half of", "/key'",
-            "ssh-keyscan"),
+        *(
+            (hosts_site(f"{{private_key_file: {file}, host_key: '{PUBLIC_KEY}'}}"), "sites[0].hosts[0].host_key",
+                "public half of", f"/{file}'", "ssh-keyscan")
+            for file in ("key", "pem")
+        ),
         (hosts_site("{}", "{}").replace("site: rack", "site: rakc"), "head.site", "'rakc'", "'rack'"),
         (hosts_site("{address: 10.0.300.1}"), "sites[0].hosts[0].address", "look"),
         (hosts_site("{port: 0}"), "sites[0].hosts[0].port", "0 is not", "65535"),

@@ -1,6 +1,5 @@
 """The config of sites whose machines the stack rents: their nodes, and one clear error for each bad value."""
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,6 @@ def pool(**keys: Any) -> dict[str, Any]:
     return {"pools": [{"name": "g", "type": "gpu_8x_h100_sxm5", **keys}]}
 
 
-def nodes(folder: Path, config: dict[str, Any]) -> list[RentedNode]:
-    found = parse(config, PoolConfig, base_dir=folder, secret_keys=SECRET).nodes()
-    return [node for node in found if isinstance(node, RentedNode)]
-
-
 def problems(folder: Path, config: dict[str, Any], secret_keys: frozenset[str] = SECRET) -> str:
     error = str(refused(parse, config, PoolConfig, base_dir=folder, secret_keys=secret_keys))
     assert KEY not in error
@@ -38,13 +32,10 @@ def problems(folder: Path, config: dict[str, Any], secret_keys: frozenset[str] =
 
 def test_attempts_inherit_missing_keys_from_the_pool_and_the_site(folder: Path) -> None:
     attempts = [{"region": "us-east-1"}, {"region": "us-west-2"}, {"type": "gpu_8x_a100"}]
-    (node,) = nodes(folder, raw(**pool(**{"try": attempts})))
+    (node,) = parse(raw(**pool(**{"try": attempts})), PoolConfig, base_dir=folder, secret_keys=SECRET).nodes()
+    assert isinstance(node, RentedNode)
     h100, east, west = "gpu_8x_h100_sxm5", "us-east-1", "us-west-2"
     assert node.offers == ((h100, east), (h100, west), ("gpu_8x_a100", east))
-
-
-def without(config: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if key != name}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +68,9 @@ def test_a_bad_value_is_named_with_its_place(folder: Path, site: dict[str, Any],
 
 
 def test_a_bad_or_missing_api_key_is_refused_with_the_command_and_not_shown(folder: Path) -> None:
-    text = problems(folder, without(raw(), "api_keys"))
+    config = raw()
+    del config["api_keys"]
+    text = problems(folder, config)
     assert "tailrack:api_keys.lambda: missing" in text
     assert "pulumi config set --path --secret tailrack:api_keys.lambda" in text
     plain = problems(folder, raw(), SECRET - {"api_keys"})
@@ -87,9 +80,9 @@ def test_a_bad_or_missing_api_key_is_refused_with_the_command_and_not_shown(fold
 
 
 def test_a_head_node_at_the_site_needs_its_machine(folder: Path) -> None:
-    config = without(without(copy.deepcopy(raw()), "kind"), "cluster")
-    config |= {"cluster": {"name": "prod"}, "head": {"name": "head", "site": "burst"}}
+    config = raw() | {"cluster": {"name": "prod"}, "head": {"name": "head", "site": "burst"}}
     config["users"] = [{"name": "ada", "uid": 6001}]
+    del config["kind"]
     with pytest.raises(ConfigError, match=r"sites\[0\]\.head: missing, but the head node is at this site"):
         parse(config, base_dir=folder, secret_keys=SECRET)
     config["sites"][0]["head"] = {"type": "gpu_1x_a10"}
