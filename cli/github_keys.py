@@ -16,7 +16,7 @@ import asyncssh
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
-from cli.open_stack import say
+from cli.open_stack import confirmed, say
 from cli.output.make_command import Make
 from cli.output.terminal import one_line
 from cli.pulumi.workspace import CliError
@@ -78,12 +78,8 @@ def github_keys(path: Path, console: Console, make: Make, interactive: bool) -> 
             say(console, f"{path.name} has these keys.")
         return 0 if complete else 1
     say(console, "Ask each user whether the fingerprints are right ('ssh-keygen -lf ~/.ssh/id_ed25519.pub').")
-    if not interactive:
-        say(console, "No key is recorded: run this in a terminal, to confirm the keys.", "red")
-        return 1
     names = ", ".join(account.user for account in changed)
-    if console.input(f"Record the changed keys of {names}? Type yes: ").strip().lower() != "yes":
-        say(console, "No key is recorded.")
+    if not confirmed(console, f"Record the changed keys of {names}?", interactive):
         return 1
     write_section(path, _SECTION, {account.name: [*account.present] for account in changed}, "the keys")
     say(console, f"Recorded in {path.name}. Users can log in with them after {make('up')}.")

@@ -13,7 +13,6 @@ from lab.errors import LabError
 from lab.identity import LABEL, container_name, lab_id
 from lab.profiles.machine import PROFILES
 
-_NO_STACK = Make()
 STATE_DIR = ROOT / "lab"
 
 
@@ -35,7 +34,7 @@ def prepare(profiles: Collection[str] = ()) -> None:
     client.close()
 
 
-def container(lab: str, node: str, make: Make = _NO_STACK) -> str:
+def container(lab: str, node: str, make: Make) -> str:
     """Return the name of a node's container. Raises LabError with the running nodes if it does not run.
 
     make   the commands of the stack

@@ -46,6 +46,20 @@ def announced_engine(arguments: argparse.Namespace, console: Console) -> Found:
     return engine
 
 
+def confirmed(console: Console, question: str, interactive: bool) -> bool:
+    """Return whether a person says that keys are right. Without one, or a yes, print that no key is recorded.
+
+    interactive   whether a person can answer
+    """
+    if not interactive:
+        say(console, "No key is recorded: run this in a terminal, to confirm the keys.", "red")
+    elif console.input(f"{question} Type yes: ").strip().lower() != "yes":
+        say(console, "No key is recorded.")
+    else:
+        return True
+    return False
+
+
 def say(console: Console, text: str, style: str = "") -> None:
     """Print plain text without wrapping its lines."""
     console.print(text, style=style, soft_wrap=True)

@@ -17,6 +17,7 @@ import asyncssh
 from rich.console import Console
 
 from cli.bastions import LIMIT, through
+from cli.open_stack import confirmed
 from cli.output.terminal import one_line
 from stacks.sites.hosts.known_hosts import TRUSTED
 from stacks.sites.hosts.unknown_host_keys import UnverifiedHost, unverified_hosts
@@ -50,11 +51,7 @@ def trust(raw: Mapping[str, object], base_dir: Path, console: Console, interacti
         "Compare each fingerprint with the provider's console, or with "
         "'ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub' on the machine itself.",
     )
-    if not interactive:
-        console.print("No key is recorded: run this in a terminal, to confirm the keys.", style="red")
-        return 1
-    if console.input(f"Record these {len(answered)} keys? Type yes: ").strip().lower() != "yes":
-        console.print("No key is recorded.")
+    if not confirmed(console, f"Record these {len(answered)} keys?", interactive):
         return 1
     for file in {host.file for host in answered}:
         _add(file, [host.line for host in answered if host.file == file])

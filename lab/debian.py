@@ -9,15 +9,14 @@ from shutil import which
 
 import docker
 import requests
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import DockerException
 
 from cli.file_lock import locked
 from lab.commands import apt_install, run
 from lab.distributions import USUAL, Distribution
+from lab.docker_daemon import find
 from lab.errors import LabError
 from lab.progress import say, timed
-
-"""Seconds after which a silent registry counts as absent."""
 
 # The ends of suites of security updates, which have a separate archive.
 _SECURITY = ("-security", "/updates")
@@ -90,11 +89,8 @@ def ensure_base(client: docker.DockerClient, mirrors: Mirrors, folder: Path) -> 
     """
     public, made_here = mirrors.of.image, f"tailrack-lab-base:{mirrors.of.release}"
     for tag in (public, made_here):
-        try:
-            client.images.get(tag)
-        except ImageNotFound:
-            continue
-        return tag
+        if find(client.images, tag):
+            return tag
     if _pull(public):
         return public
     _debootstrap(client, mirrors, made_here, folder)

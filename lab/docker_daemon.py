@@ -5,9 +5,10 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import docker
-from docker.errors import DockerException
+from docker.errors import DockerException, NotFound
 
 from lab.commands import apt_install, run
 from lab.errors import LabError
@@ -37,6 +38,14 @@ def connect() -> docker.DockerClient:
     except DockerException as error:
         raise LabError(f"the Docker engine does not answer ({error}); run `python -m lab image`") from error
     return client
+
+
+def find(collection: Any, name: str) -> Any:
+    """Return the container, network or image called `name` among a client's `collection` of them, or None."""
+    try:
+        return collection.get(name)
+    except NotFound:
+        return None
 
 
 def _answers() -> bool:

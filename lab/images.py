@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import docker
-from docker.errors import BuildError, ImageNotFound
+from docker.errors import BuildError
 
 from cli.file_lock import locked
 from lab import debian, programs
 from lab.distributions import USUAL, Distribution, distribution_of
+from lab.docker_daemon import find
 from lab.errors import LabError
 from lab.identity import CHECKOUT
 from lab.profiles import machine
@@ -80,14 +81,14 @@ def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Pat
     Raises LabError when a program or an image does not build.
     """
     images = tags()
-    if all(_exists(client, tag) for tag in wanted):
+    if all(find(client.images, tag) for tag in wanted):
         return  # without waiting for builds of other images
     with locked(cache / "image.lock"):
-        missing = [tag for tag in dict.fromkeys(wanted) if not _exists(client, tag)]
+        missing = [tag for tag in dict.fromkeys(wanted) if not find(client.images, tag)]
         layers = [tag for tag in missing if _is_layer(tag, images)]
         pods = [tag for tag in missing if tag == images.profiles["pod"]]
         first = [tag for tag in missing if tag not in (*layers, *pods)]
-        if layers and images.bare not in first and not _exists(client, images.bare):
+        if layers and images.bare not in first and not find(client.images, images.bare):
             first.append(images.bare)
         if first:
             _build_first(client, first, images, cache)
@@ -126,14 +127,6 @@ def _build_first(client: docker.DockerClient, wanted: list[str], images: Images,
         else:
             node_packages = packages[distribution_of(_like(tag, images))]["cluster" if tag == images.node else "system"]
             _build_node(client, tag, node_packages, packages[USUAL]["helper"], built, cache)
-
-
-def _exists(client: docker.DockerClient, tag: str) -> bool:
-    try:
-        client.images.get(tag)
-    except ImageNotFound:
-        return False
-    return True
 
 
 def _build_control(client: docker.DockerClient, tag: str, built: programs.Programs, cache: Path) -> None:

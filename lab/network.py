@@ -14,6 +14,7 @@ from docker.types import IPAMConfig, IPAMPool
 from cli.file_lock import locked
 from lab import images, subnets
 from lab.cleanup import remove_lab
+from lab.docker_daemon import find
 from lab.errors import LabError
 from lab.identity import LABEL, NODE_LABEL, POOL_LABEL, SITE_LABEL, control_name, fabric_name, network_name
 from lab.keys import ensure_client_key
@@ -124,10 +125,8 @@ def subnet_of(network: Network) -> str:
 
 def find_network(client: docker.DockerClient, lab: str, site: str) -> Network | None:
     """Return a site's network, or None."""
-    try:
-        return client.networks.get(network_name(lab, site))
-    except NotFound:
-        return None
+    network: Network | None = find(client.networks, network_name(lab, site))
+    return network
 
 
 def _of_pools(client: docker.DockerClient, lab: str, pool: str = "") -> dict[str, Network]:
@@ -145,11 +144,11 @@ def _ensure_network(client: docker.DockerClient, lab: str, site: str, subnet: st
     if network is not None:
         return network
     if subnet is not None:
-        created = _try_create(client, lab, site, subnet, pool=pool)
+        created = _try_create(client, lab, site, subnet, pool)
         if created is None:
             raise LabError(f"site {site}: subnet {subnet} is in use on this machine; write another, or null")
         return created
-    return _create_somewhere(client, lab, site, pool=pool)
+    return _create_somewhere(client, lab, site, pool)
 
 
 def ensure_fabric(client: docker.DockerClient, lab: str, site: str) -> Network:
@@ -157,22 +156,20 @@ def ensure_fabric(client: docker.DockerClient, lab: str, site: str) -> Network:
 
     Raises LabError when there is no free subnet.
     """
-    try:
-        return client.networks.get(fabric_name(lab, site))
-    except NotFound:
-        beside = find_network(client, lab, site)
-        pool = beside.attrs["Labels"].get(POOL_LABEL, "") if beside else ""
-        return _create_somewhere(client, lab, site, fabric=True, pool=pool)
+    fabric: Network | None = find(client.networks, fabric_name(lab, site))
+    if fabric is not None:
+        return fabric
+    beside = find_network(client, lab, site)
+    pool = beside.attrs["Labels"].get(POOL_LABEL, "") if beside else ""
+    return _create_somewhere(client, lab, site, pool, fabric=True)
 
 
-def _create_somewhere(
-    client: docker.DockerClient, lab: str, site: str, *, fabric: bool = False, pool: str = ""
-) -> Network:
+def _create_somewhere(client: docker.DockerClient, lab: str, site: str, pool: str, *, fabric: bool = False) -> Network:
     """Create a site's network in the first subnet that is free."""
     routes = subnets.host_routes()
     for candidate in subnets.candidates(lab, f"{site}.fabric" if fabric else site):
         if not any(candidate.overlaps(route) for route in routes):
-            created = _try_create(client, lab, site, str(candidate), fabric=fabric, pool=pool)
+            created = _try_create(client, lab, site, str(candidate), pool, fabric=fabric)
             if created is not None:
                 say(f"network: {created.name} {candidate}")
                 return created
@@ -180,7 +177,7 @@ def _create_somewhere(
 
 
 def _try_create(
-    client: docker.DockerClient, lab: str, site: str, subnet: str, *, fabric: bool = False, pool: str = ""
+    client: docker.DockerClient, lab: str, site: str, subnet: str, pool: str, *, fabric: bool = False
 ) -> Network | None:
     """Create a site's network, or return None when the subnet overlaps with another network."""
     gateway = str(ipaddress.IPv4Network(subnet)[1])
@@ -243,10 +240,8 @@ def _attach(container: Container, networks: dict[str, Network]) -> None:
 
 def find_container(client: docker.DockerClient, name: str) -> Container | None:
     """Return the container called `name`, or None."""
-    try:
-        return client.containers.get(name)
-    except NotFound:
-        return None
+    container: Container | None = find(client.containers, name)
+    return container
 
 
 def _remove_unlisted(client: docker.DockerClient, spec: NetworkSpec) -> None:

@@ -9,16 +9,14 @@ from cli.pulumi.deployment import Deployment
 from lab.identity import container_name
 
 
-def on_head(deployment: Deployment, command: str, head: str = "") -> list[str]:
+def on_head(deployment: Deployment, command: str, head: str) -> list[str]:
     """Return the argv that runs a command on a stack's head node: on this machine, or in its lab container.
 
-    head   its name, for a pool, whose config does not contain it
+    head   its name; a pool's config does not contain it
     """
-    written = deployment.written
-    name = head or written.head_name
-    if written.head_is_here:
-        return ["bash", "-c", command]
-    return ["docker", "exec", container_name(deployment.lab, name), "bash", "-c", command]
+    shell = ["bash", "-c", command]
+    in_container = ["docker", "exec", container_name(deployment.lab, head), *shell]
+    return shell if deployment.written.head_is_here else in_container
 
 
 def ssh_to_head(deployment: Deployment) -> str:

@@ -111,14 +111,16 @@ class Deployment:
     def config(self) -> StackConfig | PoolConfig:
         """Return the checked config. Raises CliError if it cannot be read, decrypted or used."""
         try:
-            environment = {**os.environ, **self.workspace.environment()}
-            values, secrets = config_values(self.workspace.config_copy, environment)
+            values, secrets = self._config_values()
             others = {name: self.other_stack(name) for name in other_stacks_of(values)}
             return load(values, secrets, self.workspace.project, other_stacks=others)
         except ConfigError as error:
             raise CliError(error.message_for(self.workspace.stack)) from None
         except FileError as error:
             raise CliError(str(error)) from None
+
+    def _config_values(self) -> tuple[dict[str, str], dict[str, list[str]]]:
+        return config_values(self.workspace.config_copy, {**os.environ, **self.workspace.environment()})
 
     def other_stack(self, name: str) -> OtherStack:
         """Return the outputs of another stack, or the reason why they cannot be read. They are read once."""
@@ -144,6 +146,12 @@ class Deployment:
                 f"stack {self.workspace.stack} was created by tailrack {shown(release)}, and this is {RELEASE}, which "
                 "would undo the newer release's changes; use the newer release (its CHANGELOG.md lists the changes)"
             )
+
+    def _refuse_unusable(self) -> None:
+        """Raise CliError for a stack of a newer release, of another cluster's name, or whose cluster is unknown."""
+        self._refuse_newer_release()
+        self._refuse_another_name()
+        self._refuse_unknown_cluster()
 
     def _refuse_another_name(self) -> None:
         cluster = self.outputs().get("cluster")
@@ -174,9 +182,7 @@ class Deployment:
         refresh   read clouds and tailnet first
         """
         with self.workspace.exclusive(), self.forwarded(alone=True):
-            self._refuse_newer_release()
-            self._refuse_another_name()
-            self._refuse_unknown_cluster()
+            self._refuse_unusable()
             if checks and self.outputs():
                 planned = self._preview_for_checks(checks, refresh)
                 if not planned.ok:
@@ -225,9 +231,7 @@ class Deployment:
         resources   of the last run, if the caller has them already
         refresh     read clouds and tailnet first
         """
-        self._refuse_newer_release()
-        self._refuse_another_name()
-        self._refuse_unknown_cluster()
+        self._refuse_unusable()
         return self._previewed(resources, refresh)
 
     def _previewed(self, resources: Sequence[Made] | None, refresh: bool) -> Summary:
@@ -258,9 +262,7 @@ class Deployment:
         requested   skip without looking for the cluster's stack
         """
         reference = self.written.cluster
-        if not self.written.cluster_stack:
-            return
-        if not requested and self._runner.has(reference):
+        if not self.written.cluster_stack or (not requested and self._runner.has(reference)):
             return
         undeleted = self._runner.leave_undone(ON_MACHINES)
         why = "as requested" if requested else f"stack {reference} does not exist"
@@ -290,8 +292,7 @@ class Deployment:
         # Only the decrypted config shows the bastions of sites that are encrypted as a whole.
         if not any("secure" in site or len(hops_of(site)) > 1 for site in self.written.mappings("tailrack:sites")):
             return nullcontext()
-        environment = {**os.environ, **self.workspace.environment()}
-        sites = json.loads(config_values(self.workspace.config_copy, environment)[0]["tailrack:sites"])
+        sites = json.loads(self._config_values()[0]["tailrack:sites"])
         chained = [site for site in sites if len(hops_of(site)) > 1]
         return forwarded(chained, self.workspace.stack, self.workspace.project, alone)
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
@@ -52,38 +53,17 @@ class CliRunner:
 
     def up(self, refresh: bool = False) -> Summary:
         """Bring the stack to the program's resources; `refresh` reads the present state from providers first."""
-        stack = self._stack()
-        self._clear_pending(stack)
-        return self._run(
-            lambda on_event: stack.up(
-                on_event=on_event,
-                parallel=self._parallel,
-                continue_on_error=True,
-                color="never",
-                show_secrets=False,
-                refresh=refresh or None,
-            )
-        )
+        up = partial(self._cleared_stack().up, refresh=refresh or None)
+        return self._run(partial(up, continue_on_error=True, show_secrets=False))
 
     def preview(self, refresh: bool = False) -> Summary:
         """Return the changes that `up` would make; `refresh` reads the present state from providers first."""
         # From 3.276 on, the CLI writes its whole state at each step of a preview: 94 s instead of 25 for 250 hosts.
         stack = self._stack(PULUMI_SKIP_CHECKPOINTS="true")
-        return self._run(
-            lambda on_event: stack.preview(
-                on_event=on_event, parallel=self._parallel, color="never", refresh=refresh or None
-            ),
-            touches_hosts=False,
-        )
+        return self._run(partial(stack.preview, refresh=refresh or None), touches_hosts=False)
 
     def destroy(self) -> Summary:
-        stack = self._stack()
-        self._clear_pending(stack)
-        return self._run(
-            lambda on_event: stack.destroy(
-                on_event=on_event, parallel=self._parallel, continue_on_error=True, color="never", show_secrets=False
-            )
-        )
+        return self._run(partial(self._cleared_stack().destroy, continue_on_error=True, show_secrets=False))
 
     def outputs(self) -> dict[str, Any]:
         """Return the stack's outputs with masked secrets, also inside of values."""
@@ -116,8 +96,7 @@ class CliRunner:
 
     def leave_undone(self, type_: str) -> list[str]:
         """Remove the delete commands of a type's resources from the state, and return the resources' names."""
-        stack = self._stack()
-        self._clear_pending(stack)
+        self._cleared_stack()
         names: list[str] = []
         with self._explaining():
             content = self._exported(self._workspace.stack)
@@ -151,6 +130,12 @@ class CliRunner:
                 env_vars={**self._workspace.environment(), _RUN: self._run_mark, **variables},
             )
             return Stack.create_or_select(self._workspace.stack, workspace)
+
+    def _cleared_stack(self) -> Stack:
+        """Return the stack without the remains of a killed run. Raises CliError as `_clear_pending` does."""
+        stack = self._stack()
+        self._clear_pending(stack)
+        return stack
 
     def _clear_pending(self, stack: Stack) -> None:
         """Remove the lock and the pending operations of a killed run.
@@ -195,7 +180,8 @@ class CliRunner:
         command = [self._command.command, "--cwd", str(self._workspace.folder), "cancel", self._workspace.stack]
         return f"PULUMI_BACKEND_URL={backend} {shlex.join(command)}"
 
-    def _run(self, operation: Callable[[Callable[[EngineEvent], None]], Any], touches_hosts: bool = True) -> Summary:
+    def _run(self, operation: Callable[..., Any], touches_hosts: bool = True) -> Summary:
+        """Run a stack's operation, which gets the options of all operations, and return its summary."""
         events, silent = EventTranslator(self._on_event), SilentHosts(self._places, end_run)
 
         def on_event(event: EngineEvent) -> None:
@@ -205,7 +191,7 @@ class CliRunner:
         begun = time.monotonic()
         try:
             with silent if touches_hosts else nullcontext():
-                self._run_repaired(lambda: operation(on_event))
+                self._run_repaired(partial(operation, on_event=on_event, parallel=self._parallel, color="never"))
         except CommandError as error:
             if self._interrupted and not (touches_hosts and events.begun):
                 raise CliError(self._explained(error)) from None

@@ -67,16 +67,13 @@ def locks_in_message(text: str) -> list[Lock]:
     return [Lock(int(match["pid"]), match["user"], match["host"], match["since"]) for match in matches]
 
 
-def backend_folder(url: str, start: Path = Path()) -> Path | None:
-    """Return the folder of a backend's URL as the CLI resolves it (massageBlobPath); None if it is not a local folder.
-
-    start   the base of a relative path
-    """
+def backend_folder(url: str) -> Path | None:
+    """Return the folder of a backend's URL as the CLI resolves it (massageBlobPath); None if it is no local folder."""
     if not url.startswith(_FILE):
         return None
     path = unquote(url.removeprefix(_FILE).partition("?")[0])
     home = path.startswith("~")
-    return _lexical(Path(pwd.getpwuid(os.getuid()).pw_dir) / path[2:] if home else start / path)
+    return _lexical(Path(pwd.getpwuid(os.getuid()).pw_dir, path[2:]) if home else Path(path))
 
 
 def absolute(url: str) -> str:

@@ -27,8 +27,6 @@ CLASHING_UID, CLASHING_USER = 6001, "carol"
 BUSY = "/etc/lab-busy"
 """With this file a cloud machine's first minute is taken: cloud-init and the day's updates hold apt's locks."""
 
-"""Docker's own name server, inside every container."""
-
 
 @dataclass(frozen=True)
 class Interface:

@@ -67,7 +67,7 @@ def stack_tailnet(
     name: str,
     tag: pulumi.Input[str] = "",
     ephemeral: bool = False,
-    pods: Pods = Pods.NONE,
+    pods: Pods,
 ) -> StackTailnet:
     """Create the resources for the stack's tailnet. Raises RunError if the provider's package is missing.
 
@@ -85,7 +85,7 @@ def stack_tailnet(
             if error.name != "pulumi_tailscale":
                 raise
             raise pulumi.RunError(_MISSING.format(stack=stack)) from None
-        tailnet = auth_keys.TailscaleNetwork(settings, name, ports(roles), tag=tag, ephemeral=ephemeral, pods=pods)
+        tailnet = auth_keys.TailscaleNetwork(settings, name, ports(roles), tag, ephemeral, pods)
         return StackTailnet(tailnet.access, tailnet.policy)
     if pods and (warning := warning_of_pods(kind)):
         pulumi.log.warn(warning)

@@ -35,7 +35,6 @@ class TailscaleNetwork(pulumi.ComponentResource):
     """One stack's access to a tailnet.
 
     name        name of the cluster or the pool, for the key's description
-    now         seconds since 1970; default: the clock's
     ephemeral   whether the tailnet forgets offline machines: for machines that come and go
     ports       ports that the policy must let the tag reach on itself
     tag         tag of a pool's machines, from its cluster, which then manages the policy
@@ -54,14 +53,11 @@ class TailscaleNetwork(pulumi.ComponentResource):
         settings: WayToTailnet,
         name: str,
         ports: Sequence[str],
-        *,
-        tag: pulumi.Input[str] = "",
-        ephemeral: bool = False,
-        pods: Pods = Pods.NONE,
-        now: float | None = None,
-        opts: pulumi.ResourceOptions | None = None,
+        tag: pulumi.Input[str],
+        ephemeral: bool,
+        pods: Pods,
     ) -> None:
-        super().__init__("tailrack:tailnet:TailscaleNetwork", name, None, opts)
+        super().__init__("tailrack:tailnet:TailscaleNetwork", name)
         self._settings = settings
         self._credentials = credentials(settings)
         self._provider = tailscale.Provider(
@@ -82,7 +78,7 @@ class TailscaleNetwork(pulumi.ComponentResource):
                 requirements = [self._write_policy()]
             else:
                 sufficient = self._check_policy(settings.tag, ports, pods)
-        description = f"{name[:_LONGEST_NAME]} {epoch(time.time() if now is None else now)}"
+        description = f"{name[:_LONGEST_NAME]} {epoch(time.time())}"
 
         def access(resource: str, tag: pulumi.Input[str], for_pods: TailnetAccess | None = None) -> TailnetAccess:
             key = tailscale.TailnetKey(

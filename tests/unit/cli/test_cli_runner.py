@@ -123,7 +123,7 @@ WRONG = "the passphrase does not decrypt the state of stack 'dev'; set PULUMI_CO
 def test_an_error_of_the_cli_names_the_stack_and_the_remedy(said: str, told: str) -> None:
     """Its words are those of its source, 3.260."""
 
-    def fail(_: object) -> None:
+    def fail(**_: object) -> None:
         raise CommandError(CommandResult("", f"{said}\n", 255))
 
     workspace = SimpleNamespace(stack="dev", state_path="/s/dev.json")
