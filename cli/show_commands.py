@@ -124,7 +124,7 @@ def trust(arguments: argparse.Namespace, console: Console) -> int:
     # The sites, or a passphrase such as that of a bastion's key, may be an encrypted secret.
     if isinstance(sites := raw.get("sites"), dict) or PASSPHRASE in json.dumps(sites, default=str):
         os.environ.update(Workspace(PROJECT, arguments.stack, path, arguments.state_dir).environment())
-        raw = from_pulumi(load_config(PROJECT, path).values, "tailrack")
+        raw = from_pulumi(load_config(PROJECT, path).values)
     if names := stacks_read(raw):
         deployment = open_stack.open_quietly(arguments, console)
         raw = {**with_other_stacks(raw, {name: deployment.other_stack(name) for name in names})}

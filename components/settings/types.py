@@ -94,7 +94,6 @@ def _not_bool(value: object) -> object:
 Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
 Whole = Annotated[int, BeforeValidator(_not_bool)]
 
-
 Size = Annotated[
     int,
     BeforeValidator(
@@ -125,7 +124,6 @@ def own_prefix(breaks: str) -> AfterValidator:
 
 
 own_node_name = own_prefix("a node with the name of a NodeSet could not register with slurmctld")
-
 
 PartitionName = Annotated[str, Field(max_length=63), AfterValidator(check_name), Help(_NAME, "write one such as long")]
 NodeName = Annotated[
@@ -162,11 +160,9 @@ GpuText = Annotated[
     Help("a GPU kind and a count such as h200:8", "write KIND:COUNT (KIND in lowercase letters, digits and hyphens)"),
 ]
 
-
 Feature = Annotated[
     str,
-    Field(max_length=63),
-    must(full(r"[A-Za-z][A-Za-z0-9_.-]*"), "is not a word of letters, digits, '_', '.' and '-' after a letter"),
+    Field(max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9_.-]*$"),
     own_prefix("the node would run the jobs of another site or GPU kind"),
 ]
 
@@ -214,10 +210,6 @@ OwnNetwork = Annotated[
     ),
 ]
 
-
-PLAIN_PATH = must(full(FOLDER), "is not an absolute path of plain letters, digits, '.', '_' and '-'")
-
-
 Features = Annotated[
     tuple[Feature, ...],
     Help("a list of words such as [nvme, ib]", "write letters, digits, '_', '.' and '-', a letter first"),
@@ -242,7 +234,7 @@ SshPort = Annotated[Whole, Field(ge=1, le=65535)]
 LocalFolder = Annotated[
     str,
     Field(max_length=200),
-    PLAIN_PATH,
+    must(full(FOLDER), "is not an absolute path of plain letters, digits, '.', '_' and '-'"),
     must(
         full(rf"({'|'.join(_AROUND)})/.+|/({'|'.join(_DISKS)})(/.*)?"),
         "may be a folder of the system",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -85,7 +84,6 @@ SrunOption = Annotated[
     ),
 ]
 
-
 Variable = Annotated[
     str,
     types.must(types.full("[A-Za-z_][A-Za-z0-9_]*"), "is not a name of letters, digits and '_'"),
@@ -111,9 +109,7 @@ Source = Annotated[
 ]
 Image = Annotated[
     str,
-    Field(max_length=500),
-    _one_line,
-    types.must(lambda name: not re.search(r"\s|^-", name), "is not an image's name"),
+    Field(max_length=500, pattern=r"^([^\s\x00-\x1f\x7f-][^\s\x00-\x1f\x7f]*)?$"),
     AfterValidator(types.enroot_image),
     Help("an image's name", "write a name such as pytorch, or leave it out"),
 ]

@@ -48,7 +48,7 @@ def load(
     """
     report = Report(frozenset(key.removeprefix(ROOT) for key in secret_keys if key.startswith(ROOT)))
     _check_keys(values, report)
-    raw = with_other_stacks(with_containers(from_pulumi(values, ROOT.removesuffix(":"))), other_stacks or {})
+    raw = with_other_stacks(with_containers(from_pulumi(values)), other_stacks or {})
     config = _checked(raw, PoolConfig if raw.get("kind") == POOL else StackConfig, base_dir, report)
     for warning in report.warnings:
         warn(str(warning))
@@ -57,7 +57,7 @@ def load(
 
 def other_stacks_of(values: Mapping[str, str]) -> list[str]:
     """Return the names of the stacks whose outputs `load` needs for this config."""
-    return stacks_read(from_pulumi(values, ROOT.removesuffix(":")))
+    return stacks_read(from_pulumi(values))
 
 
 def with_containers(raw: Mapping[str, object]) -> Mapping[str, object]:
@@ -99,13 +99,12 @@ def _checked(raw: Mapping[str, object], model: type[AnyConfig], base_dir: Path, 
     return config
 
 
-def from_pulumi(values: Mapping[str, str], project: str) -> dict[str, object]:
+def from_pulumi(values: Mapping[str, str]) -> dict[str, object]:
     """Return Pulumi's config of a stack in the form for `parse`.
 
-    `values` maps `<project>:<key>` to text, which is JSON for mappings and lists. Other namespaces are ignored.
+    `values` maps `tailrack:<key>` to text, which is JSON for mappings and lists. Other namespaces are ignored.
     """
-    prefix = f"{project}:"
-    return {key.removeprefix(prefix): _decode(text) for key, text in values.items() if key.startswith(prefix)}
+    return {key.removeprefix(ROOT): _decode(text) for key, text in values.items() if key.startswith(ROOT)}
 
 
 def _check_keys(keys: Iterable[str], report: Report) -> None:

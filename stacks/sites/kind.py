@@ -95,7 +95,6 @@ class NodeSpec(NodeSettings):
 
 UNREAD = object()  # stands for a value that could not be read, for a reason that is already reported
 
-
 S = TypeVar("S", bound=Site)
 N = TypeVar("N", bound=NodeSpec)
 

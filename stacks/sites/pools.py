@@ -15,7 +15,6 @@ from stacks.sites.kind import N, Site
 
 MOST_NODES = 1000  # of a pool; a Linux bridge has 1,023 ports
 
-
 PoolName = Annotated[
     str,
     Field(max_length=59),  # 59 + 4 digits = a 63 byte label

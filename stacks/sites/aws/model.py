@@ -28,7 +28,6 @@ _RAISE_QUOTA = (  # EC2-VPC Elastic IPs
     "--region {region} --desired-value {count}"
 )
 
-
 _ID = "-[0-9a-f]{8,17}"
 Vpc = Annotated[
     OwnNetwork,

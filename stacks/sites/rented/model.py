@@ -19,7 +19,6 @@ from stacks.sites.pools import GpuPool, check_not_empty, new_nodes
 
 WARN = "warn"
 
-
 ApiKey = Annotated[SecretStr, must(full(r"[!-~]+"), "is empty, or has spaces, line breaks or other letters than ASCII")]
 ApiKeys = Annotated[
     dict[str, ApiKey],
@@ -53,17 +52,12 @@ class Attempt(Section):
     """The region."""
 
 
-class NewPool(GpuPool):
-    """A pool of rented machines."""
-
-    type: TypeName
-    """The machine type, by the cloud's name."""
-
-
-class RentedPool(NewPool):
-    """A pool whose nodes can be rented in several places."""
+class RentedPool(GpuPool):
+    """A pool of rented machines, which can be rented in several places."""
 
     absent: ClassVar[Mapping[str, str]] = {"spot": "delete it: this cloud has no spot machines; kind aws has them"}
+    type: TypeName
+    """The machine type, by the cloud's name."""
     attempts: tuple[Attempt, ...] = key(
         "a list such as [{region: us-east-1}, {region: us-west-2}]",
         "write a list of mappings with type, region or both",

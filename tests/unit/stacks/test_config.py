@@ -48,7 +48,7 @@ def test_pulumis_values_become_mappings_and_lists_and_other_namespaces_stay_away
     values = {"tailrack:cluster": '{"name":"lab"}', "tailrack:users": "[1]", "aws:region": "eu-west-1"}
     values |= {"tailrack:note": "[not json", "tailrack:empty": "", "tailrack:number": "5"}
     texts = {"note": "[not json", "empty": "", "number": "5"}
-    assert from_pulumi(values, "tailrack") == {"cluster": {"name": "lab"}, "users": [1], **texts}
+    assert from_pulumi(values) == {"cluster": {"name": "lab"}, "users": [1], **texts}
 
 
 def test_all_values_that_cannot_be_read_come_at_once_each_on_one_line(folder: Path) -> None:

@@ -19,7 +19,6 @@ from components.settings.types import FOLDER, HOST, PORT, Checksum, Whole, full,
 _COMMAND = "run: make github-keys STACK=..."
 _TWO_LOGINS = "no one could tell whose login it is, and a removed key could still open an account"
 
-
 # A company's own accounts end with `_` and its short code.
 is_github_name = full(r"(?=.{1,39}\Z)[A-Za-z0-9](-?[A-Za-z0-9])*(_[A-Za-z0-9]+)?")
 GithubName = Annotated[
@@ -30,7 +29,6 @@ GithubName = Annotated[
 GithubKeys = Annotated[
     dict[GithubName, tuple[UsersKey, ...]], Help("a mapping from a GitHub name to a list of public SSH keys", _COMMAND)
 ]
-
 
 # Users and groups of Debian's base-passwd, of packages on nodes, and of cloud images; "admin" is a group on Ubuntu.
 # One set for both, because a user gets a group with the same name.
@@ -79,7 +77,6 @@ Id = Annotated[
     must(lambda number: not 60000 <= number <= 65535, "is in 60000-65535, which Debian and systemd use themselves"),
     Help("a number from 1000 up", "write one from 1000 to 59999 that nothing on the nodes uses"),
 ]
-
 
 _ADDRESS = rf"https://{HOST}({PORT})?(/[A-Za-z0-9._~-]+)*"
 # opkssh reads other characters in its tables as quotes and comments, and words with ':' as patterns.

@@ -41,13 +41,11 @@ Password = Annotated[
 ]
 MailAddress = Annotated[str, Field(pattern=ADDRESS), Help("a mail address", "write one such as ops@example.org")]
 MailUser = Annotated[str, Field(pattern=r"^[!-~]{1,200}$"), Help("a name without blanks", "write the account's name")]
-Smarthost = Annotated[
-    str, must(full(f"{HOST}{PORT_TEXT}"), "is not HOST:PORT"), Help("HOST:PORT", "write mail.example.org:587")
-]
+Smarthost = Annotated[str, Field(pattern=f"^{HOST}{PORT_TEXT}$"), Help("HOST:PORT", "write mail.example.org:587")]
 
 
-class MailAccount(Section):
-    """A log-in at a mail server."""
+class MailServer(Section):
+    """A mail server, the log-in there, and the sender of the messages that it gets."""
 
     user: MailUser | None = None
     """The account at the mail server; default: no log-in."""
@@ -55,21 +53,16 @@ class MailAccount(Section):
     """The account's password."""
     encrypted: bool = True
     """Reject a mail server without encryption; false is only for a server on your own network, without a password."""
+    sender: MailAddress
+    """The sender's address."""
+    smarthost: Smarthost
+    """The mail server, as HOST:PORT; for reports about jobs, port 465 uses TLS from the start."""
 
     def check(self, stack: Stack, report: Report) -> None:
         check_both(self, "user", "password", "the mail server would reject the log-in", report)
         if not self.encrypted and self.password is not None:
             problem, breaks = "is false with a password", "anyone between the two machines could read the password"
             report.add((self, "encrypted"), problem, breaks, "write true, or remove user and password")
-
-
-class MailServer(MailAccount):
-    """A mail server, and the sender of the messages that it gets."""
-
-    sender: MailAddress
-    """The sender's address."""
-    smarthost: Smarthost
-    """The mail server, as HOST:PORT; for reports about jobs, port 465 uses TLS from the start."""
 
 
 class MailReceiver(MailServer):
@@ -91,10 +84,9 @@ class Webhook(Section):
 
     def check(self, stack: Stack, report: Report) -> None:
         if self.kind == "slack" and not self.url.get_secret_value().startswith("https://"):
-            problem, fix = f"{MASK} is not an https:// address", "copy the address of the incoming webhook"
-            report.add(
-                (self, "url"), problem, "Slack would reject every message", f"{fix}: https://hooks.slack.com/..."
-            )
+            problem, breaks = f"{MASK} is not an https:// address", "Slack would reject every message"
+            fix = "copy the address of the incoming webhook: https://hooks.slack.com/..."
+            report.add((self, "url"), problem, breaks, fix)
 
 
 Receiver = Webhook | MailReceiver
@@ -119,7 +111,6 @@ class Monitoring(Section):
     """Receivers of alerts, through Alertmanager; default: alerts are only shown."""
     alertmanager_port: Port = ALERTMANAGER_PORT
     """With `receivers`: TCP port of Alertmanager, on the head node only."""
-
     grafana: Grafana | None = None
     """Grafana with dashboards; default: off."""
 

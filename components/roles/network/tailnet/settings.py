@@ -22,7 +22,6 @@ API = "https://api.tailscale.com"
 LAB_CONTROL = "control.lab"  # containers of one machine
 _CREDENTIALS = "copy it from the admin console, Settings, Trust credentials"
 
-
 _URL = rf"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)({PORT})?/?"
 
 

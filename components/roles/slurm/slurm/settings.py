@@ -59,7 +59,6 @@ _MORE_NUMBERS = word_set(
 # Slurm keeps these times in 16 bits of seconds.
 MOST_MINUTES = 1080
 
-
 TimeLimit = Annotated[
     str,
     Field(coerce_numbers_to_str=True, pattern=f"(?i)^({_TIME}|UNLIMITED|INFINITE)$"),
@@ -86,7 +85,6 @@ Setting = Annotated[
     must(full(_VALUE), "has a blank outside of double quotes", "slurmctld would read the rest as another key"),
 ]
 
-
 _SUPPORTED = RELEASES[RELEASES.index(NEEDED) :]
 Release = Annotated[
     str,
@@ -105,7 +103,6 @@ Packages = Annotated[
     Field(max_length=300, pattern=SERVER + r"(/[A-Za-z0-9_~+-][A-Za-z0-9._~+-]*)+$"),
     Help("an address or a path without a slash at its end", "write one, or leave it out", default_text="built here"),
 ]
-
 
 _ROOT = "root would run unverified code"
 # A key, the key that it requires, and how to write that one.

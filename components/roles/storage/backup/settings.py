@@ -17,7 +17,6 @@ S3 = re.compile(
     rf"s3:https://(?P<host>{HOST})(:(?P<port>[1-9][0-9]{{0,4}}))?/(?P<bucket>[a-z0-9][a-z0-9.-]{{1,62}})({FOLDER})?"
 )
 
-
 Target = Annotated[
     str,
     Field(max_length=300),
@@ -29,7 +28,6 @@ Target = Annotated[
     Help("sftp:USER@HOST:/FOLDER or s3:https://HOST/BUCKET", "write one such as sftp:backup@192.0.2.9:/srv/backup/lab"),
 ]
 
-
 PrivateKey = Annotated[
     SecretStr,
     must(full(r"\s*-----BEGIN [A-Z ]*PRIVATE KEY-----(\r?\n[ -~]*){2,}\s*"), "is no OpenSSH private key"),
@@ -37,7 +35,6 @@ PrivateKey = Annotated[
 ]
 # Neither **, nor a folder `..`, nor only wildcards.
 _PATTERN = r"(?!.*(\*\*|(^|/)\.\.(/|$))|[*?./]*$)[A-Za-z0-9_.*?@+=,~-]+(/[A-Za-z0-9_.*?@+=,~-]+)*"
-
 
 Pattern = Annotated[
     str, Field(max_length=200), must(full(_PATTERN), "is no plain relative path, or matches everything")
