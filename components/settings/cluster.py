@@ -55,7 +55,6 @@ class Head(Section):
     accept_root_risk: bool = False
     """Accept [the risk](security.md#the-trust-domain): root of a compute node can become root of this head node."""
     user_limits: UserLimits = UserLimits()
-    """Limits for each user's processes on the head node."""
 
     def check(self, stack: Stack, report: Report) -> None:
         check_sites(self, "site", "the head node would have no site", stack, report)

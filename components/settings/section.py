@@ -93,7 +93,9 @@ def _key(name: str, info: FieldInfo) -> Key:
     models = [base for base in bases if isinstance(base, type) and issubclass(base, Section)]
     by = next((item.discriminator for item in metadata if getattr(item, "discriminator", None)), "")
     sections = {tag: one for one in models for tag in (get_args(one.model_fields[by].annotation) if by else [by])}
-    description, secret = " ".join((info.description or "").split()), _holds_a_secret(annotation)
+    # A section without a list describes itself.
+    text = info.description or next((one.__doc__ for one in models if not many), "")
+    description, secret = " ".join((text or "").split()), _holds_a_secret(annotation)
     return Key(info, name, _words(name, info, secret), description, secret, sections, by, many and bool(models))
 
 

@@ -291,7 +291,6 @@ class Validation(Sizes):
     nodes: types.NodeChoice = ()
     """Nodes to measure: names, a number of idle ones per site and across sites, or `idle`; default: all with jobs."""
     nccl: Nccl = Nccl()
-    """Measurement of GPUs."""
     training: Training | None = None
     """Training benchmark after the bandwidth measurement; `{}` runs it with its defaults."""
     storage: StorageMeasurement | None = None

@@ -36,7 +36,7 @@ def schema() -> dict[str, Any]:
     _, whole = models_json_schema([(model, "validation") for model in models], schema_generator=_Untitled)
     definitions: dict[str, Any] = whole["$defs"]
     for model in {*models, *(section for one in models for section in sections(one))}:
-        _allow_secrets(model, definitions[model.__name__])
+        _complete(model, definitions[model.__name__])
     kinds = [_stack_file(definitions.pop(model.__name__)) for model in models]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -52,9 +52,11 @@ def sections(model: type[Section]) -> set[type[Section]]:
     return inside.union(*map(sections, inside))
 
 
-def _allow_secrets(model: type[Section], definition: dict[str, Any]) -> None:
+def _complete(model: type[Section], definition: dict[str, Any]) -> None:
+    """Describe keys that are sections, and allow encrypted secrets."""
     properties = definition["properties"]
     for name, key in keys_of(model).items():
+        properties[name].setdefault("description", key.description)
         if key.secret and properties[name].get("type") == "object":
             properties[name] = {"type": "object", "additionalProperties": {"anyOf": [{"type": "string"}, _SECRET]}}
         elif key.secret:

@@ -139,7 +139,6 @@ class AwsSite(SiteOfNewMachines):
     pools: tuple[AwsPool, ...] = key(fix="write [{name: p, type: p5.48xlarge}]", default=())
     """The site's nodes; may be empty at the head node's site."""
     head: AwsHead = AwsHead()
-    """The head node's instance, if it is at this site."""
     tags: dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=256)]] = key(
         "a mapping of words", "write {team: vision}", default={}
     )

@@ -67,14 +67,13 @@ class Machine(Section):
 
 
 class OuterBastion(Machine):
-    """The jump host in front of a site's bastion."""
+    """The jump host through which a bastion is reached. Then use `make`: Pulumi alone goes through one."""
 
 
 class Bastion(Machine):
-    """The jump host of a site, for hosts that you cannot reach directly."""
+    """The jump host for all hosts of the site, if you cannot reach them directly."""
 
     bastion: OuterBastion | None = None
-    """The jump host through which this one is reached. Then use `make`: Pulumi alone goes through one."""
 
 
 def _as_written(host: dict[str, Any]) -> None:
@@ -117,7 +116,7 @@ class HostConfig(Machine):
 
 
 class HostsFrom(Section):
-    """The output of another program that has the hosts of a site: of a Pulumi stack, or of Terraform."""
+    """All machines of the site, from the output of another program: of a Pulumi stack, or of Terraform."""
 
     stack: StackName | None = key(
         "the name of a stack",
@@ -146,7 +145,6 @@ class HostsSite(Site):
     """More machines: a CSV file whose first line names keys of `hosts`, or a YAML file with a list `hosts`. Use a file
     if the config would have over 100 KB."""
     hosts_from: HostsFrom | None = None
-    """All machines of the site, from the output of another program."""
     user: ssh.Login | None = None
     """`user` for all hosts that have none; default: the preset's."""
     port: SshPort | None = None
@@ -164,7 +162,6 @@ class HostsSite(Site):
     known_hosts_file: ssh.HostsFile | None = key(fix="write a path such as known_hosts", default=None)
     """Host keys that you have verified, in OpenSSH's format; `make trust` writes it."""
     bastion: Bastion | None = None
-    """Jump host for all hosts of the site."""
     pods: bool = False
     """The machines are containers without systemd, TUN and mounts ([pods](pods.md)); needs `accept_pod_risk`."""
     accept_pod_risk: PodRisk = False

@@ -31,7 +31,7 @@ ApiKeys = Annotated[
 ]
 TypeName = Annotated[
     str,
-    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"),
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="The machine type, by the cloud's name."),
     Help("the name of a machine type", "write a name from the cloud's page of types and prices"),
 ]
 RegionName = Annotated[
@@ -57,7 +57,6 @@ class RentedPool(GpuPool):
 
     absent: ClassVar[Mapping[str, str]] = {"spot": "delete it: this cloud has no spot machines; kind aws has them"}
     type: TypeName
-    """The machine type, by the cloud's name."""
     attempts: tuple[Attempt, ...] = key(
         "a list such as [{region: us-east-1}, {region: us-west-2}]",
         "write a list of mappings with type, region or both",
@@ -70,10 +69,9 @@ class RentedPool(GpuPool):
 
 
 class RentedHead(Section):
-    """The head node's machine, if it is at this site."""
+    """The head node's machine; required if it is at this site."""
 
     type: TypeName
-    """The machine type, by the cloud's name."""
     price_per_hour: Price | None = None
     """Price per hour of the machine; default: the site's price, else the cloud's."""
 
@@ -107,7 +105,6 @@ class RentedSite(SiteOfNewMachines):
     pools: tuple[RentedPool, ...] = key(fix="write [{name: h100-, type: TYPE}]", default=())
     """The site's nodes; may be empty at the head node's site."""
     head: RentedHead | None = None
-    """The head node's machine; required if it is at this site."""
 
     def check(self, stack: Stack, report: Report) -> None:
         super().check(stack, report)

@@ -45,7 +45,7 @@ Scripts = Annotated[
 
 
 class DeepCheck(Section):
-    """The benchmark check: idle nodes are measured at intervals."""
+    """The benchmark check: measure idle nodes again, one by one, and drain a node that has become slow."""
 
     every_hours: Whole = key(ge=1, le=8760, default=24)
     """Hours between two checks of a node; a check starts only when the node is idle."""
@@ -72,7 +72,6 @@ class Health(Section):
     on_boot_reboot: bool = False
     """Restart a machine once if its check at boot finds an error that lasts."""
     deep_check: DeepCheck | None = key(fix="write {every_hours: 24}", default=None)
-    """Measure idle nodes again, one by one, and drain a node that has become slow; default: off."""
 
     def check(self, stack: Stack, report: Report) -> None:
         if self.on_boot == "none" and self.on_boot_reboot:

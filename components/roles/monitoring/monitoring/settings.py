@@ -14,7 +14,7 @@ from components.settings.types import PORT as PORT_TEXT
 
 
 class Grafana(Section):
-    """Grafana on the head node. No distribution packages it, so the config names a release."""
+    """Grafana with dashboards, on the head node. No distribution packages it, so the config names a release."""
 
     source: Archive = key(fix="copy the address from Grafana's download page: linux-amd64 or arm64, like the head node")
     """Grafana's archive for Linux: the address of the .tar.gz on its download page, or a path on the head node."""
@@ -112,7 +112,6 @@ class Monitoring(Section):
     alertmanager_port: Port = ALERTMANAGER_PORT
     """With `receivers`: TCP port of Alertmanager, on the head node only."""
     grafana: Grafana | None = None
-    """Grafana with dashboards; default: off."""
 
     def for_export(self) -> Self:
         """Return it without receivers and dashboards, which only the head node needs."""

@@ -42,4 +42,3 @@ class Fabric(Section):
     """The machines' fast network."""
 
     roce: Roce = Roce()
-    """RDMA over Ethernet."""

@@ -84,7 +84,7 @@ Identity = Annotated[str, Field(pattern=r"^[A-Za-z0-9_/.:-]{1,200}$")]
 
 
 class Relay(Section):
-    """A relay in the tailnet for pairs of nodes without a direct path."""
+    """[Your own relay](day-2.md#a-relay-of-ones-own) for nodes without a direct path, besides the control server's."""
 
     node: NodeName = key(fix="write the name of a node, such as the head node's")
     """The relay node; its UDP port must be open to the nodes of all sites."""
@@ -173,7 +173,6 @@ class Tailnet(WayToTailnet):
     policy: Literal["print", "own"] = key(breaks="the policy would not be checked", default="print")
     """Kind tailscale: `print` the required policy and check the tailnet's; or `own` (write) the whole policy file."""
     relay: Relay | None = None
-    """[Your own relay](day-2.md#a-relay-of-ones-own) for nodes without a direct path; default: the control server's."""
 
     def check(self, stack: Stack, report: Report) -> None:
         super().check(stack, report)

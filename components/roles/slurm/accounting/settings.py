@@ -71,7 +71,7 @@ class Qos(Section):
 
 
 class UnusedGpus(Section):
-    """Jobs that hold GPUs without using them."""
+    """Tell users whose jobs hold [unused GPUs](day-2.md#accounting), and end such jobs."""
 
     tell_minutes: Whole = key(ge=10, le=10_080, default=30)
     """After so many minutes with an idle GPU, a running job gets a line in its stderr."""
@@ -101,7 +101,6 @@ class Accounting(Section):
     keep_steps_months: Whole = key(ge=0, le=1200, default=12)
     """Months that job steps, most of the data, stay in the database; 0: forever."""
     unused_gpus: UnusedGpus | None = None
-    """Tell users whose jobs hold [unused GPUs](day-2.md#accounting), and end such jobs; default: off."""
 
     def check(self, stack: Stack, report: Report) -> None:
         accounts = {account.name: [account.parent] if account.parent is not None else [] for account in self.accounts}

@@ -44,7 +44,7 @@ _SFTP_KEYS = {"host_key": "backups could go to any machine there", "private_key"
 
 
 class Homes(Section):
-    """The users' files in the backup."""
+    """The users' homes on the share; without this section, backups do not contain them."""
 
     max_gb: int = key(ge=1, le=100_000, default=200)
     """The largest size of all homes together; above it the largest homes are left out (`tailrack-backup status`)."""
@@ -75,7 +75,6 @@ class Backup(Section):
     secret_key: OneLine | None = None
     """S3 only: the secret of the access key."""
     homes: Homes | None = None
-    """The users' homes on the share; default: not part of backups."""
 
     def check(self, stack: Stack, report: Report) -> None:
         path, config = report.at(self, "target"), stack.config
