@@ -20,29 +20,14 @@ from cli.stack_config.written_config import WrittenConfig
 
 FILE_VARIABLE = "PULUMI_CONFIG_PASSPHRASE_FILE"
 AUTH_KEY = "tailrack:tailnet.auth_key"
-CONFIG = """\
-# yaml-language-server: $schema=schema.json
-config:
-  tailrack:cluster: {{name: {stack}}}
-  tailrack:head: {{name: gateway, site: office}}
-  tailrack:users: [{{name: ada, uid: 6001}}]
-  tailrack:sites: # all keys: make config-help
-    - name: office
-      kind: hosts
-      known_hosts_file: known_hosts # written by make trust
-      private_key_file: ~/.ssh/id_ed25519
-      user: root # or an account with password-less sudo
-      hosts:
-        - {{name: gateway, address: 192.0.2.10}}
-        - {{name: "box[1-2]", address: "198.51.100.[7-8]"}} # box1 and box2
-"""
+CONFIG = Path(__file__).with_name("new_stack.yaml")  # the example for a new stack, with STACK in place of its name
 
 
 def init(arguments: argparse.Namespace, console: Console) -> int:
     """Make what is missing, and ask for the auth key if the config has none."""
     config, engine = open_stack.config_path(arguments), open_stack.announced_engine(arguments, console)
     if not config.exists():
-        config.write_text(CONFIG.format(stack=arguments.stack), encoding="utf-8")
+        config.write_text(CONFIG.read_text(encoding="utf-8").replace("STACK", arguments.stack), encoding="utf-8")
         say(console, f"{config}: an example; replace its machines and users")
     workspace = Workspace(PROJECT, arguments.stack, config, arguments.state_dir)
     if folder := backend_folder(os.environ.get("PULUMI_BACKEND_URL") or ""):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Console
 
@@ -54,83 +56,8 @@ def _without_command(message: str) -> str:
 
 
 _NO_STACK = Make()
-_CHANGED_KEY = (
-    "the host key at the address of {machine} differs from the config, and nothing was run there. Read "
-    "/etc/ssh/ssh_host_ed25519_key.pub on {machine} itself. If it differs from host_key, correct the config (for a "
-    "key in known_hosts_file: delete its line and run '{trust}'). If it equals host_key, another machine answers "
-    "at this address: find out which one. Then run up again"
-)
-# Patterns of errors of sudo and of SSH (in the CLI's provider and in the in-process engine), each with its remedy.
-_REMEDIES = (
-    (
-        r"sudo: ((?!sudo: ).)*(is|are) required|sudo.: (No such file|not found)|not in the sudoers file|"
-        r"may not run sudo",
-        "give the login account on {machine} password-less sudo (a line `NAME ALL=(ALL) NOPASSWD: ALL` in "
-        "/etc/sudoers.d), or set sudo_password of its site, or log in as root; then run up again",
-    ),
-    (
-        # At the start of a line: failures of the CLI quote the command, which contains this text too.
-        r"(?m)^[~/]\S*/([0-9a-f]{64}|start-[0-9a-f]{8}\.sh): not there",
-        "setup scripts in the home folder of the login account on {machine} are missing or damaged. To copy them "
-        "again, change the machine's value in tailrack:cluster.repair (in a pool: tailrack:repair); then run up again",
-    ),
-    (
-        # SFTP reads the first bytes of such output as a length.
-        r"max(imum)? packet (size|length) exceeded|packet too (long|large)|message too long",
-        "a start-up file of the login account on {machine} prints text, which breaks SFTP: usually .bashrc, .profile "
-        "or /etc/bash.bashrc. `ssh {machine} true` must print nothing: let that file end at once without a person (a "
-        "first line `[[ $- == *i* ]] || return`); then run up again",
-    ),
-    (
-        r"subsystem request failed|SFTP (connection|protocol|subsystem)|session request failed",
-        "enable SFTP in the sshd of {machine}, because tailrack copies its scripts with SFTP: add the line "
-        "`Subsystem sftp internal-sftp` to /etc/ssh/sshd_config there and run `systemctl reload ssh`. If {machine} is "
-        "a pod behind its provider's SSH proxy, it has no systemd and no TUN device and cannot be a node: rent a "
-        "virtual machine or bare metal instead (docs/providers.md). Then run up again",
-    ),
-    (
-        # For a full disk or a quota: OpenSSH's answer to the CLI, and the in-process engine's own.
-        r"(?m)^Failure$|sftp: \"Failure\"|SSH_FX_FAILURE|cannot copy files to .*(No space left|quota exceeded)",
-        "the login account on {machine} cannot write in its home folder, usually because its disk or quota is full: "
-        "make room there (see `df -h ~` and `quota`), then run up again",
-    ),
-    (
-        r"host key (mismatch|is not trusted)|no (common algorithm for|matching) host key",
-        _CHANGED_KEY,
-    ),
-    (
-        r"SSH_AUTH_SOCK|attempted methods \[none\]",
-        "the config has `agent: true` for the connection to {machine}, but no SSH agent with a key was found: make "
-        "sure that `ssh-add -l` shows the key in this shell; then run up again",
-    ),
-    (
-        r"unable to authenticate|permission denied for user",
-        "check user and private_key_file of {machine} in the config, and ~/.ssh/authorized_keys on {machine}; then run "
-        "up again",
-    ),
-    (
-        r"accepts connections but does not answer",
-        "restart {machine} or its sshd (a machine without free memory behaves like this), or remove {machine} from the "
-        "config; then run up again",
-    ),
-    (
-        r"failed attempts",
-        "check that {machine} is on and that you can reach it by SSH from this machine, then run up again. If "
-        "{machine} no longer exists, remove it from the config",
-    ),
-    (
-        r"connection (was )?lost|without exit status|not responding|connection (reset|timed out)|broken pipe",
-        "the connection to {machine} broke during the step, which may still run there. Check that {machine} is on and "
-        "that you can reach it by SSH from this machine, then run up again: the step waits up to 10 minutes for the "
-        "interrupted one (see /var/log/tailrack on {machine}) and starts again",
-    ),
-)
-# The step of the first connection to a rented machine (stacks/sites/rented/first_key.py), whose key no one wrote.
-_FIRST_CONNECTION = "-host-key"
-_STRANGE_KEY = (
-    "{machine} does not have the host key that the stack sent to it at its first boot, so nothing was run there. End "
-    "this machine in the cloud's console; then run up again, which rents another"
-)
+_REMEDIES = tomllib.loads(Path(__file__).with_name("remedies.toml").read_text(encoding="utf-8"))["remedies"]
+_FIRST_CONNECTION = "-host-key"  # the end of the name of a rented machine's step (stacks/sites/rented/first_key.py)
 
 
 def with_remedies(summary: Summary, make: Make = _NO_STACK) -> Summary:
@@ -146,10 +73,10 @@ def _explained(failure: Failure, make: Make) -> Failure:
     label = StepLabel.of(failure.command)
     if not label or not label.machine or "next: " in failure.message:
         return failure
-    for pattern, remedy in _REMEDIES:
-        if re.search(pattern, failure.message, re.IGNORECASE):
-            if remedy is _CHANGED_KEY and label.name == f"{label.machine}{_FIRST_CONNECTION}":
-                remedy = _STRANGE_KEY
-            text = remedy.format(machine=label.machine, trust=make("trust"))
+    for remedy in _REMEDIES:
+        if re.search(remedy["pattern"], failure.message, re.IGNORECASE):
+            first = label.name == f"{label.machine}{_FIRST_CONNECTION}"
+            text = remedy.get("first_connection", remedy["remedy"]) if first else remedy["remedy"]
+            text = text.format(machine=label.machine, trust=make("trust"))
             return replace(failure, message=f"{failure.message}\nnext: {text}")
     return failure

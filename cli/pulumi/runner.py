@@ -10,10 +10,12 @@ import re
 import secrets
 import shlex
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pulumi.automation import CommandError, LocalWorkspace, PulumiCommand, Stack
@@ -274,37 +276,7 @@ def _reason(error: CommandError) -> str:
     return "\n".join(line for line in lines if line.lstrip().startswith(("error:", "stderr:"))) or "\n".join(lines[-5:])
 
 
-# Patterns of the CLI's errors (3.260; pkg/secrets/passphrase, pkg/resource/stack), each with our text.
-_MEANINGS = (
-    (
-        r"unable to open state directory",
-        "PULUMI_BACKEND_URL names a folder that cannot be opened, for {state}; correct it, or make it with make init",
-    ),
-    (
-        r"PULUMI_ACCESS_TOKEN must be set for login",
-        "Pulumi's service needs a log-in: run `pulumi login`; or, for a folder, write file:// before its path in "
-        "PULUMI_BACKEND_URL",
-    ),
-    (
-        r"passphrase must be set with",
-        "no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE (or PULUMI_CONFIG_PASSPHRASE)",
-    ),
-    (
-        r"incorrect passphrase",
-        "the passphrase does not decrypt the state of stack {stack}; set PULUMI_CONFIG_PASSPHRASE_FILE (or "
-        "PULUMI_CONFIG_PASSPHRASE) to the passphrase that the stack was created with",
-    ),
-    (
-        r"malformed (state|secret) value|unmarshalling (passphrase )?state|cipher: message authentication failed",
-        "a secret in the state of stack {stack} is damaged or was encrypted with another passphrase; restore a copy of "
-        "the state: `pulumi stack import --file COPY` (the CLI keeps copies in .pulumi/backups, beside the state)",
-    ),
-    (
-        r"failed to load checkpoint: place \d+: (unexpected end of JSON|invalid character|json: cannot unmarshal)",
-        "the state of stack {stack} is empty, cut off or no state: {state}; the CLI keeps the one before it beside it: "
-        "run `cp {state}.bak {state}`, and then the same command again",
-    ),
-)
+_ERRORS = tomllib.loads(Path(__file__).with_name("cli_errors.toml").read_text(encoding="utf-8"))["errors"]
 
 
 def explain(text: str, stack: str, state: str) -> str:
@@ -312,7 +284,5 @@ def explain(text: str, stack: str, state: str) -> str:
 
     state   the path of the stack's state in the backend
     """
-    for pattern, meaning in _MEANINGS:
-        if re.search(pattern, text):
-            return meaning.format(stack=repr(stack), state=state)
-    return text
+    meanings = (error["meaning"] for error in _ERRORS if re.search(error["pattern"], text))
+    return next(meanings, "{text}").format(stack=repr(stack), state=state, text=text)

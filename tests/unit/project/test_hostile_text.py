@@ -29,8 +29,8 @@ LIMIT_SECONDS = 5.0
 
 
 def _remedies(text: str) -> None:
-    for pattern, _ in _REMEDIES:
-        re.search(pattern, text, re.IGNORECASE)
+    for remedy in _REMEDIES:
+        re.search(remedy["pattern"], text, re.IGNORECASE)
 
 
 def _job(output: str) -> None:
