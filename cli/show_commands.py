@@ -16,8 +16,7 @@ from rich.console import Console
 
 from cli import lab_commands, measured_floors, open_stack
 from cli.github_keys import github_keys as record_github_keys
-from cli.head.answer import NOW, ask_head
-from cli.head.command import on_head
+from cli.head.answer import NOW, ask_head, on_head
 from cli.head.diagnose import diagnose as write_archive
 from cli.money.amounts import Prices, cluster_costs
 from cli.open_stack import say
@@ -84,7 +83,7 @@ def diagnose(arguments: argparse.Namespace, console: Console) -> int:
 def report(arguments: argparse.Namespace, console: Console) -> int:
     """Write the report page and print its path."""
     deployment = open_stack.open_quietly(arguments, console)
-    values = _cluster_outputs(arguments, deployment)
+    values = _cluster_outputs(deployment)
     path = arguments.state_dir / f"report-{arguments.stack}.html"
     written_at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     costs = cluster_costs(deployment, values)
@@ -97,7 +96,7 @@ def report(arguments: argparse.Namespace, console: Console) -> int:
 def floors(arguments: argparse.Namespace, console: Console) -> int:
     """Write floors from the last measurement into the stack's config file."""
     deployment = open_stack.open_quietly(arguments, console)
-    values = _cluster_outputs(arguments, deployment)
+    values = _cluster_outputs(deployment)
     path = open_stack.config_path(arguments)
     new_floors = measured_floors.floors(values, make := Make.of(arguments.stack))
     source = f"measured floors of {time.strftime('%Y-%m-%d', time.gmtime())}"
@@ -107,11 +106,11 @@ def floors(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _cluster_outputs(arguments: argparse.Namespace, deployment: Deployment) -> dict[str, Any]:
+def _cluster_outputs(deployment: Deployment) -> dict[str, Any]:
     """Return the outputs of a stack with a cluster; raise CliError for a stack without one."""
     values = deployment.outputs()
     if not values.get("cluster"):
-        raise CliError(f"there is no cluster yet: run {Make.of(arguments.stack)('up')}")
+        raise CliError(f"there is no cluster yet: run {deployment.make('up')}")
     return values
 
 
@@ -140,7 +139,7 @@ def github_keys(arguments: argparse.Namespace, console: Console) -> int:
 def ssh_config(arguments: argparse.Namespace, console: Console) -> int:
     """Print lines for ~/.ssh/config on stdout."""
     deployment = open_stack.open_quietly(arguments, console)
-    head = _cluster_outputs(arguments, deployment)["cluster"]["head"]
+    head = _cluster_outputs(deployment)["cluster"]["head"]
     print(config_text(deployment, head), end="")
     return 0
 
@@ -148,7 +147,7 @@ def ssh_config(arguments: argparse.Namespace, console: Console) -> int:
 def images(arguments: argparse.Namespace, console: Console) -> int:
     """Show the images of containers and the nodes that have them."""
     deployment = open_stack.open_quietly(arguments, console)
-    return _show_head(deployment, console, _cluster_outputs(arguments, deployment), "tailrack-containers list")
+    return _show_head(deployment, console, _cluster_outputs(deployment), "tailrack-containers list")
 
 
 def shell(arguments: argparse.Namespace, console: Console) -> int:

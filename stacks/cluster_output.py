@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -11,10 +11,12 @@ from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
 from components.cluster.warnings import warnings_about_logins
+from components.host import Host
+from components.roles.network.fabric.facts import interfaces_of
 from components.settings.types import GPUS_FOUND
 from components.steps.values import Value, nested
 from stacks.config import PoolConfig, StackConfig
-from stacks.outputs import fabric_output, node_output
+from stacks.outputs import node_output
 
 
 def full_name(stack: str) -> str:
@@ -34,10 +36,7 @@ def cluster_output(
     """Return the stack's output `cluster` for these nodes, in the cluster with this name and head node."""
     hosts = {member.host.name: member.host for member in members}
     prices = {node.name: node.price_per_hour for node in config.nodes()}
-    sites = {node: host.site for node, host in hosts.items()}
-    cluster_values: dict[str, Value] = {
-        "name": name, "head": head, "address": link.address, "notes": notes
-    }  # fmt: skip
+    cluster_values: dict[str, Value] = {"name": name, "head": head, "address": link.address, "notes": notes}
 
     def output(values: dict[str, dict[str, Any]]) -> dict[str, Any]:
         cluster, facts = values["cluster"], values["facts"]
@@ -48,11 +47,7 @@ def cluster_output(
             "partitions": _partitions(config, values["gpus"]),
             "nodes": [
                 {
-                    **node_output(
-                        *(node, host.site, facts[node], values["confined"][node]),
-                        pod=host.pod,
-                        login=host.login,
-                    ),
+                    **node_output(host, facts[node], values["confined"][node]),
                     "path": values["paths"][node],
                     # A price of the config is exact; a cloud's is in the host's text.
                     "price_per_hour": prices[node] if prices[node] is not None else _amount(values["prices"][node]),
@@ -64,7 +59,7 @@ def cluster_output(
                 *warnings_about_logins(link.settings, _unconfined(members, values["confined"])),
                 *cluster["notes"],
             ],
-            "fabric": {site.name: _fabric_output(site.name, sites, values["fabric"]) for site in config.sites},
+            "fabric": {site.name: _fabric_output(site.name, hosts, values["fabric"]) for site in config.sites},
         }
 
     return nested(
@@ -97,9 +92,13 @@ def _partitions(config: StackConfig | PoolConfig, gpus: dict[str, str]) -> list[
     return [*config.partitions(), *([GPUS_FOUND] if unnamed else [])]
 
 
-def _fabric_output(site: str, sites: dict[str, str], proven: dict[str, Any]) -> dict[str, Any]:
-    """Return the output for a site's fabric, and log its notes as warnings."""
-    output = fabric_output(site, sites, proven)
-    for note in output["notes"]:
+def _fabric_output(site: str, hosts: Mapping[str, Host], proven: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the networks of a site: each node's interfaces, the best first, and notes, which also become warnings.
+
+    proven   result of proving a node's fabric, by node (components/roles/network/fabric/groups.py); None on the tailnet
+    """
+    results = {node: result for node, result in proven.items() if result and hosts[node].site == site}
+    notes = [result["note"] for result in results.values() if result["note"]]
+    for note in notes:
         pulumi.log.warn(note)
-    return output
+    return {"interfaces": interfaces_of(results), "notes": notes}

@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from components.roles.network.fabric.facts import interfaces_of
 from components.roles.slurm.slurm.versions import upstream_of
-from components.settings.types import CROSS_SITE, NODE
+from components.settings.types import CROSS_SITE, NODE, NodeSettings
 from components.validation.results import scopes_of
 
 
-def node_output(
-    name: str,
-    site: str,
-    facts: Mapping[str, Any],
-    confined: bool = True,
-    *,
-    pod: bool = False,
-    login: bool = False,
-) -> dict[str, Any]:
+def node_output(node: NodeSettings, facts: Mapping[str, Any], confined: bool | None) -> dict[str, Any]:
     """Return one element of `cluster.nodes` from a node's facts and its join; None for missing facts.
 
     confined   whether Slurm prevents jobs from using other jobs' GPUs
@@ -34,10 +25,10 @@ def node_output(
     }
     return {
         **({"gpu": gpu} if facts.get("gpu_devices") else {}),
-        **({"pod": True} if pod else {}),
-        **({"login": True} if login else {}),
-        "name": name,
-        "site": site,
+        **({"pod": True} if node.pod else {}),
+        **({"login": True} if node.login else {}),
+        "name": node.name,
+        "site": node.site,
         "tailnet_ip": facts["tailnet_ip"],
         "cpus": facts["cpus"],
         "memory_mb": facts["memory_mb"],
@@ -45,19 +36,6 @@ def node_output(
         "slurm_version": None if version is None else upstream_of(version),
         "tailscale_version": facts["tailscale_version"],
     }
-
-
-def fabric_output(
-    site: str, nodes: Mapping[str, str], proven: Mapping[str, Mapping[str, Any] | None]
-) -> dict[str, Any]:
-    """Return the networks of a site: each node's interfaces, the best first, and notes about problems.
-
-    nodes    site by node
-    proven   result of proving a node's fabric, by node (components/roles/network/fabric/groups.py); None on the tailnet
-    """
-    results = {node: result for node, result in proven.items() if result and nodes[node] == site}
-    notes = [result["note"] for result in results.values() if result["note"]]
-    return {"interfaces": interfaces_of(results), "notes": notes}
 
 
 def headline(validation: Mapping[str, Any]) -> float | None:

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cli.elastic.plan import Placeholder, Plan, after_failures, decide
-from cli.elastic.run import Run, made_nodes, read_names
+from cli.elastic.run import Run
 from cli.head.answer import as_root, ask_head
 from cli.output.terminal import one_line
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from cli.run_events import Made
+from cli.run_events import Made, node_of
 from components.roles.commands.tailrack.elastic import Attempts, Status
 from components.roles.commands.tailrack.host import COMMAND
 from components.validation.untrusted import read
@@ -65,7 +65,8 @@ class Controller:
         self._places: dict[str, str] = dict(elastic["places"])
         self._limit, self._kept = str(elastic["limit"]), list(elastic["kept"])
         self._replaces_sick = elastic.get("replace_sick") is True
-        self._made = made_nodes(resources, self._places)
+        # The nodes that have resources in the stack.
+        self._made = {node_of(made.name, self._places) for made in resources} - {""}
         self._complete = self._made & {str(node["name"]) for node in cluster.get("nodes", ())}
         self._head = Head(self._deployment, str(cluster["head"]), str(elastic["pool"]), resources)
 
@@ -128,7 +129,8 @@ class Controller:
 
         A node with some resources in the state counts too: its machine may not be one of them.
         """
-        return {name for name in read_names(self._marker) if name in self._places} - self._complete
+        renting = self._marker.read_text(encoding="utf-8").split() if self._marker.exists() else []
+        return {name for name in renting if name in self._places} - self._complete
 
     def _is_busy(self) -> bool:
         """Return whether another run of the stack is active, such as that of a controller that was killed."""

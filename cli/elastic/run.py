@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cli.output.failures import describe_failure, first_line
 from cli.pulumi.workspace import PROJECT
-from cli.run_events import Failure, Made, node_of
+from cli.run_events import Failure, node_of
 from stacks.rental_requests import RENTED
 
 _STEP_ERROR = "tailrack: "
@@ -81,16 +81,3 @@ def _cause(failure: Failure) -> str:
     # A step on a host prints its error first, and lines of its log; other programs print theirs last.
     error = next((line for line in errors if line.startswith(_STEP_ERROR)), errors[-1]).removeprefix(_STEP_ERROR)
     return f"{first_line(failure)}: {error}" if failure.urn else error
-
-
-def made_nodes(resources: Collection[Made], names: Collection[str]) -> set[str]:
-    """Return the nodes that have resources in the stack."""
-    return {node for made in resources if (node := node_of(made.name, names))}
-
-
-def read_names(path: Path) -> set[str]:
-    """Return the nodes that a run was renting when it was cut off; empty if the last run ended."""
-    try:
-        return set(path.read_text(encoding="utf-8").split())
-    except OSError:
-        return set()

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cli.head.command import ssh_to_head
+from cli.head.answer import ssh_to_head
 from cli.pulumi.deployment import Deployment
 from components.settings.types import NODE
 from components.validation.results import scopes_of

@@ -58,33 +58,29 @@ def _values(changes: Iterable[Change], names: Sequence[str]) -> Iterator[str]:
 
 def _of_keys(changes: Iterable[Change]) -> Iterator[str]:
     """Give a line for each key that a user gains or loses, in the order of users."""
-    for change in changes:
-        if not (after := _header(change.after)):
-            continue
-        old, new = (_key_lines(header.get(_KEYS, "")) for header in (_header(change.before), after))
-        yield from (
-            f"- {line} can no longer log in" if line in old else f"+ {line} can log in" for line in sorted(old ^ new)
-        )
+    for line, gone in sorted((_key_line(line), gone) for line, gone in _changed(changes, _KEYS)):
+        yield f"- {line} can no longer log in" if gone else f"+ {line} can log in"
 
 
 def _of_members(changes: Iterable[Change]) -> Iterator[str]:
     """Give a line for each user who joins or leaves a group."""
+    for line, gone in sorted(_changed(changes, _MEMBERS)):
+        group, _, user = line.partition(" ")
+        yield f"- {user} leaves {group}" if gone else f"+ {user} joins {group}"
+
+
+def _changed(changes: Iterable[Change], name: str) -> Iterator[tuple[str, bool]]:
+    """Give the lines of a header value that only one side of a change has, and whether they are gone."""
     for change in changes:
-        if not (after := _header(change.after)):
-            continue
-        old, new = (_lines([header.get(_MEMBERS, "")]) for header in (_header(change.before), after))
-        for line in sorted(old ^ new):
-            group, _, user = line.partition(" ")
-            yield f"- {user} leaves {group}" if line in old else f"+ {user} joins {group}"
+        if after := _header(change.after):
+            old, new = (_lines([header.get(name, "")]) for header in (_header(change.before), after))
+            yield from ((line, line in old) for line in old ^ new)
 
 
-def _key_lines(text: str) -> set[str]:
-    """Return each key as its user, type, fingerprint (`ssh-keygen -l` prints it) and comment."""
-    lines = set()
-    for line in text.splitlines():
-        name, kind, key, *comment = [*line.split(" ", 3), "", ""]
-        lines.add(f"{name}: {kind} {_fingerprint(key)}" + (f" ({comment[0]})" if comment[0] else ""))
-    return lines
+def _key_line(line: str) -> str:
+    """Return a key as its user, type, fingerprint (`ssh-keygen -l` prints it) and comment."""
+    name, kind, key, *comment = [*line.split(" ", 3), "", ""]
+    return f"{name}: {kind} {_fingerprint(key)}" + (f" ({comment[0]})" if comment[0] else "")
 
 
 def _fingerprint(key: str) -> str:

@@ -45,7 +45,7 @@ def end_plugins(marker: str) -> None:
 
 def is_cli(pid: int) -> bool:
     """Return whether a process of this machine is a Pulumi CLI; without /proc, every process counts as one."""
-    if not is_running(pid):
+    if not _is_running(pid):
         return False
     try:
         return _program(Path(f"/proc/{pid}")) == CLI
@@ -55,23 +55,17 @@ def is_cli(pid: int) -> bool:
         return True
 
 
-def is_running(pid: int) -> bool:
-    """Return whether a process of this machine, of any user, is running."""
+def _is_running(pid: int) -> bool:
+    """Return whether a process of this machine, of any user, is running, and no zombie, which only Linux reports."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True
-    return pid > 0 and not _ended(pid)
-
-
-def _ended(pid: int) -> bool:
-    """Return whether a process is a zombie; only Linux reports this."""
-    try:
-        return _stat(Path(f"/proc/{pid}"))[0] == "Z"
-    except OSError:
-        return False
+    with suppress(OSError):
+        return pid > 0 and _stat(Path(f"/proc/{pid}"))[0] != "Z"
+    return pid > 0
 
 
 def _stat(folder: Path) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import pulumi
 import pytest
 
+from components.settings.types import NodeSettings
 from stacks.outputs import headline, node_output
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build, record
@@ -104,10 +105,8 @@ def test_the_nodes_output_lists_the_head_first_and_facts_of_machines(build: Buil
 def test_a_node_shows_slurms_own_version_and_nothing_beyond_the_contract() -> None:
     machine = {"cpus": 64, "memory_mb": 515000, "gpus": 8, "tailnet_ip": "100.64.0.7"}
     expected = {"name": "dgx1", "site": "rack", **machine, **VERSIONS}
-    assert (
-        node_output("dgx1", "rack", {**FACTS, **machine, **VERSIONS, "slurm_version": FACTS["slurm_version"]})
-        == expected
-    )
+    facts = {**FACTS, **machine, **VERSIONS, "slurm_version": FACTS["slurm_version"]}
+    assert node_output(NodeSettings(name="dgx1", site="rack"), facts, True) == expected
 
 
 def test_a_failed_job_is_a_result_and_not_an_error(build: Build, lab_config: RawConfig) -> None:
