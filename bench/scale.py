@@ -23,6 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 
@@ -123,15 +124,12 @@ def environment_of(stack: Workspace) -> dict[str, str]:
     return {**os.environ, **stack.environment(), "PULUMI_HOME": home, "PYTHONPATH": str(PROJECT)}
 
 
-def engine_of(folder: Path) -> Engine:
-    """Return the in-process engine for the stack in that folder."""
+def preview_here(name: str) -> None:
+    """`preview` of the stack in the folder of this name, in this process."""
+    folder = Path(name)
     config = load_config(PROJECT, folder / f"Pulumi.{STACK}.yaml")
-    return Engine(PROJECT, STACK, lambda stack: folder / f"{stack}.json", config, lambda event: None, PARALLEL)
-
-
-def preview_here(folder: str) -> None:
-    """`preview` in this process."""
-    summary = engine_of(Path(folder)).preview()
+    state_files, on_event = (lambda stack: folder / f"{stack}.json"), (lambda event: None)
+    summary = Engine(PROJECT, STACK, state_files, config, on_event, PARALLEL).preview()
     if not summary.ok:
         sys.exit("\n".join(failure.message for failure in summary.failures))
 
@@ -147,15 +145,9 @@ def previews() -> None:
             for engine in engines():
                 command = [sys.executable, "-c", INPROCESS.format("preview_here"), str(stack.folder)]
                 if engine == "cli":
-                    common = ["--stack", STACK, "--non-interactive"]
-                    subprocess.run(
-                        ["pulumi", "stack", "init", *common[1:]],
-                        cwd=stack.folder,
-                        env=environment,
-                        check=False,
-                        capture_output=True,
-                    )
-                    command = ["pulumi", "preview", *common, "--parallel", str(PARALLEL)]
+                    options: dict[str, Any] = {"cwd": stack.folder, "env": environment, "capture_output": True}
+                    subprocess.run(["pulumi", "stack", "init", STACK, "--non-interactive"], check=False, **options)
+                    command = ["pulumi", "preview", "--stack", STACK, "--non-interactive", "--parallel", str(PARALLEL)]
                 tell_preview(count, engine, Watched(command, stack.folder, environment))
             if count == PROFILED:
                 command = [sys.executable, "-c", INPROCESS.format("profile_here"), str(stack.folder)]
@@ -192,39 +184,23 @@ def profile_here(folder: str) -> None:
     print(f"  {calls['register_resource']} registrations, {calls['_track']} Outputs")
 
 
-@contextmanager
-def refusing() -> Iterator[int]:
-    """A port that refuses connections."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = int(taken.getsockname()[1])
-    yield port
-
-
-@contextmanager
-def silent() -> Iterator[int]:
-    """Open a port that accepts connections and stays silent."""
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
-        yield int(listening.getsockname()[1])
-
-
 def ups() -> None:
     """Measure `up` of hosts that answer at once, all of them well, and with a dead one among them."""
-    kinds = {"all well": None, "one refuses": refusing, "one says nothing": silent}
-    for kind, dead in kinds.items():
+    for kind in ("all well", "one refuses", "one says nothing"):
         for engine in engines():
-            with play(ENDPOINTS - (dead is not None)) as played:
-                if dead is None:
-                    run = up(engine, played, played.ports)
-                else:
-                    with dead() as port:
-                        run = up(engine, played, [*played.ports[:5], port, *played.ports[5:]])
+            dead = kind != "all well"
+            with (
+                play(ENDPOINTS - dead) as played,
+                socket.create_server(("127.0.0.1", 0), backlog=64) as silent,
+            ):
+                addresses = [("127.0.0.1", port) for port in played.ports]
+                if dead:
+                    addresses.insert(5, silent.getsockname())
+                if kind == "one refuses":
+                    silent.close()
+                with workspace(addresses, played.private_key, played.host_key) as stack:
+                    run = up_stack(engine, stack)
             tell_up(kind, engine, run, played)
-
-
-def up(engine: str, played: Played, ports: Sequence[int]) -> Watched:
-    """Run `up` of a new stack with the command line."""
-    with workspace([("127.0.0.1", port) for port in ports], played.private_key, played.host_key) as stack:
-        return up_stack(engine, stack)
 
 
 def up_stack(engine: str, stack: Workspace) -> Watched:

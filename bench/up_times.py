@@ -34,7 +34,7 @@ from cli.pulumi.workspace import PROJECT, ROOT, CliError, Workspace
 from cli.run_events import Event, Summary
 from lab import network, node
 from lab.identity import lab_id
-from lab.spec import NetworkSpec, NodeSpec, parse
+from lab.spec import NetworkSpec, NodeSpec
 from tests.engine.played_hosts import play, write_config
 
 STACK = "bench"
@@ -59,13 +59,10 @@ def insist(summary: Summary) -> None:
 
 def containers_alone() -> float:
     """Seconds to make the lab's networks and three containers and nothing in them."""
-    client = docker.from_env()
-    common = f'"lab": "{PEER_LAB}", "state_dir": "{lab_commands.STATE_DIR}"'
-    networks = parse(NetworkSpec, "{" + common + ', "sites": {"cloud-a": null, "cloud-b": null}}')
-    nodes = [
-        parse(NodeSpec, "{" + common + f', "node": "{name}", "site": "{site}", "bare": false' + "}")
-        for name, site in (("head", "cloud-a"), ("a1", "cloud-a"), ("b1", "cloud-b"))
-    ]
+    client, lab = docker.from_env(), {"lab": PEER_LAB, "state_dir": lab_commands.STATE_DIR}
+    networks = NetworkSpec.model_validate({**lab, "sites": {"cloud-a": None, "cloud-b": None}})
+    sites = {"head": "cloud-a", "a1": "cloud-a", "b1": "cloud-b"}
+    nodes = [NodeSpec.model_validate({**lab, "node": name, "site": site}) for name, site in sites.items()]
 
     def make() -> None:
         network.up(client, networks)
@@ -77,14 +74,18 @@ def containers_alone() -> float:
     return seconds
 
 
-def empty_program(folder: Path, on_event: Callable[[Event], None]) -> float:
+def quiet(event: Event) -> None:
+    """Print nothing about an event."""
+
+
+def empty_program(folder: Path) -> float:
     """Seconds of an unchanged `up` of a program without resources."""
     (folder / "__main__.py").write_text("", encoding="utf-8")
     (folder / "Pulumi.yaml").write_text((PROJECT / "Pulumi.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     config = folder / "Pulumi.empty.yaml"
     config.write_text("config: {}\n", encoding="utf-8")
     (folder / ".venv").symlink_to(PROJECT / ".venv")
-    deployment = Deployment(Workspace(folder, "empty", config, folder / "state"), find_engine(engine()), on_event)
+    deployment = Deployment(Workspace(folder, "empty", config, folder / "state"), find_engine(engine()), quiet)
     insist(deployment.up())
     return seconds_of(deployment.up)
 
@@ -155,9 +156,6 @@ def main() -> None:
         if event.kind == "done" and event.operation == "create" and event.type.startswith("command:"):
             done.append(event)
 
-    def quiet(event: Event) -> None:
-        del event
-
     runner = find_engine(engine())
     print(runner.why)
     workspace = Workspace(PROJECT, STACK, stack_config(PROJECT, "dev"), ROOT / "bench")
@@ -165,7 +163,7 @@ def main() -> None:
     lab_commands.prepare(deployment.written.profiles)
     alone = containers_alone()
     with tempfile.TemporaryDirectory() as folder:
-        floor = empty_program(Path(folder), quiet)
+        floor = empty_program(Path(folder))
     try:
         from_nothing = seconds_of(lambda: insist(deployment.up()))
         unchanged = seconds_of(lambda: insist(deployment.up()))

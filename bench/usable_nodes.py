@@ -36,7 +36,7 @@ import yaml
 from bench.machines import Containers, Host, Machines
 from bench.machines_in_namespaces import Namespaces
 from bench.plain_cluster import plain_seconds
-from bench.up_times import engine, insist
+from bench.up_times import engine, insist, seconds_of
 from cli.pulumi.deployment import Deployment, stack_config
 from cli.pulumi.find_engine import find_engine
 from cli.pulumi.workspace import PROJECT, Workspace
@@ -74,31 +74,30 @@ def critical_path(parts: Sequence[Part], last: Part) -> list[Part]:
     return path
 
 
-def busy_share(seconds: float = 2) -> float:
-    """The part of this machine's CPUs that was busy during some seconds."""
+def busy_share() -> float:
+    """The part of this machine's CPUs that was busy during two seconds."""
 
     def times() -> tuple[int, int]:
         user, nice, system, idle, waiting, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
         return user + nice + system, idle + waiting
 
     before = times()
-    time.sleep(seconds)
+    time.sleep(2)
     busy, idle = (after - first for after, first in zip(times(), before, strict=True))
     return busy / (busy + idle)
 
 
-def come_to_rest(share: float, limit: float = 120) -> None:
+def come_to_rest(share: float) -> None:
     """Wait until at most this share of the CPUs is busy: a node that has just joined runs its health check first."""
-    end = time.monotonic() + limit
+    end = time.monotonic() + 120
     while busy_share() > share and time.monotonic() < end:
         pass
 
 
 def thousand_processes() -> float:
     """Seconds in which a shell on this machine starts a thousand processes, one after the other."""
-    begun = time.monotonic()
-    subprocess.run(["bash", "-c", "for ((i = 0; i < 1000; i++)); do /bin/true; done"], check=True)
-    return time.monotonic() - begun
+    command = ["bash", "-c", "for ((i = 0; i < 1000; i++)); do /bin/true; done"]
+    return seconds_of(lambda: subprocess.run(command, check=True))
 
 
 def started() -> int:
@@ -143,14 +142,13 @@ class Bench:
         )
 
     @contextmanager
-    def cluster(self, nodes: int, machines: int) -> Iterator[None]:
-        """Bring so many of some machines up as a cluster, and all of them away again."""
+    def cluster(self, nodes: int, machines: int) -> Iterator[list[Part]]:
+        """Bring so many of some machines up as a cluster, with these steps, and all of them away again."""
         self._clusters += 1
         with self._machines.made([HEAD, *(f"n{number}" for number in range(1, machines))]) as self._hosts:
             # They answer SSH, and some of them start their last services still.
             come_to_rest(0.2)
-            self.up(nodes)
-            yield
+            yield self.up(nodes)
 
     def up(self, nodes: int) -> list[Part]:
         """Bring the cluster to so many nodes; the steps that were run for it."""
@@ -168,12 +166,13 @@ class Bench:
 
     def tell_up(self, nodes: int) -> None:
         """Print the times of an `up` of `count` nodes."""
-        parts = self.up_from_nothing(nodes)
+        with self.cluster(nodes, nodes) as parts:
+            calls = self.reconfigured()
         usable = max((part for part in parts if part.kind in ("node", "head")), key=lambda part: part.ended)
         begun = min(part.begun for part in parts)
         seconds = usable.ended - begun
         print(
-            f"{nodes:3} usable nodes {seconds:6.1f} s {seconds / self._peer:5.1f} x   reconfigured {self.calls}   "
+            f"{nodes:3} usable nodes {seconds:6.1f} s {seconds / self._peer:5.1f} x   reconfigured {calls}   "
             f"load {os.getloadavg()[0]:.1f}   CPU {sum(self._cpu.values()):.1f} s   started {self._started:,}"
         )
         by_kind = defaultdict[str, list[float]](list)
@@ -200,12 +199,6 @@ class Bench:
             f"{plain:.1f} s, {joined / plain:.1f} times that",
             flush=True,
         )
-
-    def up_from_nothing(self, nodes: int) -> list[Part]:
-        """Bring a cluster up and away again; its steps."""
-        with self.cluster(nodes, nodes):
-            self.calls = self.reconfigured()
-            return [part for part in self._parts if part.kind in KINDS]
 
     def tell_join(self, nodes: int) -> None:
         """Print the times of the last node to join."""
