@@ -43,7 +43,7 @@ class ConfigSecrets:
 
     encryption_salt: object
     file: str = "the state"
-    environment: Mapping[str, str] | None = field(default=None, repr=False)
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     @cached_property
     def salt(self) -> bytes:
@@ -153,9 +153,8 @@ def config_values(
     return values, {key: texts for key, texts in secrets.items() if texts}
 
 
-def passphrase(environment: Mapping[str, str] | None = None) -> str:
+def passphrase(environment: Mapping[str, str] = os.environ) -> str:
     """Return the passphrase of an environment, by default this process's. Raises CliError without one."""
-    environment = os.environ if environment is None else environment
     if "PULUMI_CONFIG_PASSPHRASE" in environment:
         return environment["PULUMI_CONFIG_PASSPHRASE"]
     try:
