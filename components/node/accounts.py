@@ -6,8 +6,6 @@ its own session, so no terminal, and none of root's environment; and root reads 
 seconds.
 """
 
-from __future__ import annotations
-
 import codecs
 import signal
 import subprocess

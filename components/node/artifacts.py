@@ -4,8 +4,6 @@ A file under its final name is always complete and verified. Installations use a
 verified again.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping

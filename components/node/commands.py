@@ -1,7 +1,5 @@
 """The commands of the program. A table beside the modules has those of roles (components/roles/program.py)."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pkgutil

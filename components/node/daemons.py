@@ -3,8 +3,6 @@
 Check that the port is free, restart a daemon if its files changed, and wait for an answer.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

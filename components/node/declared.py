@@ -7,8 +7,6 @@ that is gone go before the first phase, and others after their owner's phase, wh
 An item is a path, or `account NAME`. With `data ` before it, it stays until the machine leaves.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial

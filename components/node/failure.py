@@ -1,7 +1,5 @@
 """The error that ends a step, and parts of leaving, where an error in one does not end the others."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

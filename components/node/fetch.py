@@ -1,7 +1,5 @@
 """The proxy for internet access, and the cause of a failed download in the output of pip, curl, apt or git."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

@@ -11,8 +11,6 @@ A new file is on the disk before it has its name, so that a power cut leaves no 
 puts all of them on the disk at its end instead (`sync_at_end`): until then the stack does not count the step as done.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import posixpath

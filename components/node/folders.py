@@ -5,8 +5,6 @@ such a folder. Root owns the folders above, each account gets one folder in them
 account.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import struct

@@ -5,8 +5,6 @@ compiles a module when root first imports it. On the head node, whose commands u
 compiles all of them, while no node waits.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

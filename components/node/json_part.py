@@ -1,7 +1,5 @@
 """Find JSON among other text, or JSON that was cut off. Pure."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -6,8 +6,6 @@ The kernel shows a container the processors and the memory of its host (/proc/me
 versions of cgroups are read, because a host may have either, or one beside the other.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

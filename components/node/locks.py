@@ -1,7 +1,5 @@
 """Locks between processes of root. Only root can open the files: a user who can open a file can lock it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

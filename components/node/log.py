@@ -3,8 +3,6 @@
 People see the last lines of the log after a failure.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 

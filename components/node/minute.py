@@ -7,8 +7,6 @@ A task that hangs or fails affects no other task. Its unit, tailrack-NAME.servic
 failed units until the next run.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

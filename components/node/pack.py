@@ -4,8 +4,6 @@ The operator packs the program for machines (components/roles/program.py), and t
 along (components/validation/job_files.py). Both read the modules from the folder that contains this one.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Install Debian packages. A new machine is often busy with its own packages: each wait has a limit and is logged."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

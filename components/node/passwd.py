@@ -1,7 +1,5 @@
 """Accounts and groups of the machine, those of a directory service included."""
 
-from __future__ import annotations
-
 import grp
 import os
 import pwd

@@ -1,7 +1,5 @@
 """Run other programs as root. `accounts.as_user` runs them as somebody else."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import signal

@@ -5,8 +5,6 @@ folder on the way must belong to root, a link is followed only where root alone 
 only in a folder that root alone can change. From then on the path begins with the descriptor (/proc/self/fd).
 """
 
-from __future__ import annotations
-
 import grp
 import os
 import stat

@@ -4,8 +4,6 @@ A pod's service is a folder of runit with its program `run`. tini collects the p
 the pod's first process may not do so.
 """
 
-from __future__ import annotations
-
 import os
 
 from components.node import files, run, systemd

@@ -1,7 +1,5 @@
 """Wait until something is true, with a limit."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat

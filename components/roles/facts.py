@@ -4,8 +4,6 @@ A reader takes any JSON value and returns the checked value, or raises ValueErro
 anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The program that runs on hosts, as an archive: components/node, and the modules of roles that it imports."""
 
-from __future__ import annotations
-
 import bz2
 import hashlib
 from collections.abc import Iterator

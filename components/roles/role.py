@@ -5,8 +5,6 @@ A role's folder, in the folder of its subject, contains `settings.py` (its secti
 composition.py) and its templates.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

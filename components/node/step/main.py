@@ -12,8 +12,6 @@ program can answer for the step or keep the connection open.
 A step leaves a plan in a file, such as that of `tailrack-leave`. A person or a timer runs it, and reads its output.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

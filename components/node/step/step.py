@@ -1,7 +1,5 @@
 """The step that a phase belongs to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

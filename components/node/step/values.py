@@ -4,8 +4,6 @@ A phase takes the step, and then the values that it reads: the parameter `users_
 others read the same values, it takes one dataclass instead, whose fields have these names.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import types
 import typing

@@ -1,7 +1,5 @@
 """Do the work of a step: its calls, in order."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

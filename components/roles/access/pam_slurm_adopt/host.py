@@ -3,8 +3,6 @@
 Root and the account that tailrack logs in with are exempt: they must get in even if Slurm fails.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

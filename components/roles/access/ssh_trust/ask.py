@@ -7,8 +7,6 @@ Nodes already trust the cluster's authority. The key is created for this request
 and signed for minutes, so no key can be stolen.
 """
 
-from __future__ import annotations
-
 import re
 import signal
 import sys

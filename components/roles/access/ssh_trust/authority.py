@@ -9,8 +9,6 @@ record the progress. A step on each node would not know that all others are done
 certificate for each type of key.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field

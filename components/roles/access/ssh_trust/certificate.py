@@ -11,8 +11,6 @@ tailrack-leave. During a change there are two of each (authority.py). The number
 older list is ignored.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

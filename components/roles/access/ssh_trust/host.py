@@ -3,8 +3,6 @@
 Role firewall opens it to the tailnet only, unless it is the way in from elsewhere.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass

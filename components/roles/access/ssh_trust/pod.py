@@ -7,8 +7,6 @@ If the pods of a site share a network, the cluster's own server listens there to
 they reach this one (roles/pods/pod/host.py). It accepts no key from there.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """SSH between nodes with known host keys and no list of them: the head node is a certificate authority."""
 
-from __future__ import annotations
-
 import base64
 
 from components.roles.access.ssh_trust.ask import ANSWERS

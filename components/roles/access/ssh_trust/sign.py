@@ -8,8 +8,6 @@ Either way, a certificate older than a third of its life is signed again, so a m
 one. tailrack-sign.timer publishes daily.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Query and reload sshd."""
 
-from __future__ import annotations
-
 import sys
 
 from components.node import files, systemd

@@ -1,7 +1,5 @@
 """Groups of users, with their shared folders on the share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

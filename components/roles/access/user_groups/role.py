@@ -3,8 +3,6 @@
 A default ACL makes new files of a folder writable by the group, whatever the umask of the program that creates them.
 """
 
-from __future__ import annotations
-
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import list_of, matching
 from components.roles.role import Role, SlurmKey

@@ -4,8 +4,6 @@ sshd uses the first value of AuthorizedKeysFile. So this machine's own value com
 keep theirs. It asks opkssh only about keys that are in no file, so these work without the provider.
 """
 
-from __future__ import annotations
-
 import json
 import stat
 from collections.abc import Collection, Mapping

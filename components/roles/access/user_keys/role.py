@@ -6,8 +6,6 @@ it works with sshd and PAM, which Tailscale's SSH goes around. Logins have the s
 pam_slurm_adopt).
 """
 
-from __future__ import annotations
-
 from components.roles.access.users.settings import GithubKeys, User
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role, Value

@@ -5,8 +5,6 @@ run below slurmd, outside of users' slices. The daemons keep their memory (Memor
 amount of the slice above it), and the kernel ends other processes first.
 """
 
-from __future__ import annotations
-
 import os
 
 from components.node import files, kernel, packages, systemd

@@ -1,7 +1,5 @@
 """Limits for each user on the head node and on log-in nodes, and protection of daemons there from users."""
 
-from __future__ import annotations
-
 from components.node.systemd import UNITS
 from components.roles.access.user_limits.host import PARENTS, PROTECTED, SLICE, daemon_text
 from components.roles.cluster_settings import ClusterSettings

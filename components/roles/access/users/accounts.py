@@ -4,8 +4,6 @@ An account whose uid changes in the config is created again if it is unused: ano
 uid, after this one had already accepted it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

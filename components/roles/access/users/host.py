@@ -4,8 +4,6 @@ Leaving removes the accounts that tailrack created, with their crontabs and ling
 keep their uids, so the next account with such a uid owns them.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import time

@@ -1,7 +1,5 @@
 """Files of another cluster on a machine: moved into a backup when the machine joins, and back when it leaves."""
 
-from __future__ import annotations
-
 from pathlib import PurePosixPath
 
 from components.node import files

@@ -4,8 +4,6 @@ Another slurmd does not start if the cluster's Pyxis does not fit it, and anothe
 unattended-upgrades do not upgrade a pinned package. To upgrade one, remove the file, upgrade, and run the step again.
 """
 
-from __future__ import annotations
-
 import re
 
 from components.node import files

@@ -1,7 +1,5 @@
 """Check a machine, refuse invalid answers of another one, and remove the last files of the cluster when it leaves."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,7 +1,5 @@
 """`sll`: show running and waiting jobs, live."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The snapshot of jobs and nodes for `sll`: one request to slurmctld for all jobs and one for all nodes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any

@@ -1,16 +1,21 @@
-"""Read the cost ledger that the head node's steps write (role costs). Pure except `read_book`."""
+"""Read the cost ledger that the head node's steps write (role costs), and compare the month's cost with the budget.
 
-from __future__ import annotations
+Pure except `read_book` and `read_budget`.
+"""
 
 import calendar
+import json
 import math
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 BOOK = Path("/var/lib/tailrack/costs")
+# The budget as JSON, which `tailrack costs` of all users reads.
+BUDGET = "/etc/tailrack/budget"
+FULL = 100
 _NODE = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
@@ -31,6 +36,41 @@ class Stay:
         """Return how many hours of it lie between two times."""
         until = end if self.end is None else min(self.end, end)
         return max(0.0, until - max(self.begin, begin)) / 3600
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The config's budget.
+
+    per_month, currency   the amount
+    tell                  percentage at which a first alert fires
+    """
+
+    per_month: float
+    currency: str
+    tell: int = 80
+
+
+@dataclass(frozen=True)
+class Spending:
+    """The cost of all machines of the cluster since the first of the month.
+
+    month    such as 2026-11
+    amount   in the budget's currency
+    hourly   cost per hour now
+    others   amounts in other currencies, which do not count
+    """
+
+    budget: Budget
+    month: str
+    amount: float
+    hourly: float
+    others: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def percent(self) -> int:
+        """Return the spent share in percent, rounded down."""
+        return int(FULL * self.amount / self.budget.per_month)
 
 
 def read_stays(text: str) -> list[Stay]:
@@ -91,3 +131,36 @@ def spent(stays: Iterable[Stay], begin: float, end: float) -> Mapping[str, float
         if stay.price is not None and (hours := stay.hours(begin, end)):
             costs[stay.currency] = costs.get(stay.currency, 0.0) + hours * stay.price
     return costs
+
+
+def read_budget() -> Budget | None:
+    """Return the budget; None if the config has none."""
+    try:
+        per_month, currency, tell, *_ = json.loads(Path(BUDGET).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return Budget(per_month, currency, tell)
+
+
+def spending(budget: Budget, book: Mapping[str, Sequence[Stay]], now: float) -> Spending:
+    """Return this month's spending from the ledger of the machines."""
+    begin = month_begin(now)
+    amounts: dict[str, float] = {}
+    for stays in book.values():
+        for unit, amount in spent(stays, begin, now).items():
+            amounts[unit] = amounts.get(unit, 0.0) + amount
+    open_stays = [stay for stays in book.values() for stay in stays if stay.end is None]
+    hourly = sum(stay.price or 0.0 for stay in open_stays if stay.currency == budget.currency)
+    month = time.strftime("%Y-%m", time.gmtime(begin))
+    return Spending(budget, month, amounts.pop(budget.currency, 0.0), hourly, amounts)
+
+
+def budget_line(seen: Spending) -> str:
+    """Return a line for `tailrack costs` and `tailrack usage`."""
+    unit = seen.budget.currency
+    text = f"Budget: {seen.amount:,.2f} of {seen.budget.per_month:,.2f} {unit} spent in {seen.month} ({seen.percent} %)"
+    if seen.others:
+        text += f", without {', '.join(f'{amount:,.2f} {other}' for other, amount in sorted(seen.others.items()))}"
+    if not seen.amount and not seen.hourly:
+        return f"{text}; no node has a price_per_hour in {unit}."
+    return f"{text}."

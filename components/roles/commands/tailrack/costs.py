@@ -1,7 +1,5 @@
 """`tailrack costs`: show the nodes' costs per hour and this month, and the idle nodes."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import time
@@ -9,9 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from components.roles.commands.tailrack.book import Stay, joined, month_begin, read_book, spent
+from components.roles.commands.tailrack.book import (
+    Stay,
+    budget_line,
+    joined,
+    month_begin,
+    read_book,
+    read_budget,
+    spending,
+    spent,
+)
 from components.roles.commands.tailrack.idle import idle_since
-from components.roles.monitoring.budget import spending
 from components.slurm_commands import slurm
 from components.slurm_commands.nodes import Node, node_names
 from components.validation.preflight.findings import plain
@@ -57,12 +63,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the costs."""
     now, book = time.time(), read_book()
-    budget_line = budget_now(book, now)
+    on_budget = budget_now(book, now)
     if not any(stay.price is not None for stays in book.values() for stay in stays):
         if not arguments.or_nothing:
             print('{"costs": []}' if arguments.json else "No node has a price_per_hour in its stack's config.")
-        elif budget_line and not arguments.json:
-            print(budget_line)
+        elif on_budget and not arguments.json:
+            print(on_budget)
         return 0
     busy = slurm.used(month_begin(now), int(now))
     nodes = {node.name: node for node in slurm.nodes()}
@@ -74,15 +80,15 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"at": int(now), "since": since(book, now), "costs": [asdict(row) for row in rows]}))
     else:
         print(as_text(rows, since(book, now), now))
-        if budget_line:
-            print(budget_line)
+        if on_budget:
+            print(on_budget)
     return 0
 
 
 def budget_now(book: Mapping[str, Sequence[Stay]], now: float) -> str:
     """Return a line on this month's budget; empty without one in the config."""
-    budget = spending.read_budget()
-    return spending.line(spending.spending(budget, book, now)) if budget else ""
+    budget = read_budget()
+    return budget_line(spending(budget, book, now)) if budget else ""
 
 
 def since(book: Mapping[str, Sequence[Stay]], now: float) -> int:

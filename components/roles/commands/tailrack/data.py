@@ -1,7 +1,5 @@
 """`tailrack data`: show the data sets, and which nodes have their copies."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

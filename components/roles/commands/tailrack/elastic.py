@@ -4,8 +4,6 @@ Its last report says for which machines jobs and placeholders wait. The report i
 shown as one plain line.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

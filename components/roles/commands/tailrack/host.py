@@ -1,7 +1,5 @@
 """The command `tailrack` on the head node and on log-in nodes."""
 
-from __future__ import annotations
-
 import compileall
 
 from components.node.pack import ROOT

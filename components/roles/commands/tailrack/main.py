@@ -1,7 +1,5 @@
 """The command `tailrack` on the head node. A subcommand is a module with NAME, HELP, `arguments` and `run`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

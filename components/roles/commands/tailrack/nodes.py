@@ -3,8 +3,6 @@
 On the head node it also shows what the deep check found on the nodes' GPUs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

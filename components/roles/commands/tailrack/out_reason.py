@@ -3,8 +3,6 @@
 A node is asked over SSH (tailrack-ask) for its checks and for the last failure of its prolog or epilog.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

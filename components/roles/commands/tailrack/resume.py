@@ -1,7 +1,5 @@
 """`tailrack resume NODE`: check a node and return it to work if the checks find no error."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

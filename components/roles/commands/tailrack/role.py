@@ -1,7 +1,5 @@
 """The command `tailrack` on the head node and on log-in nodes, and the programs on nodes that answer it."""
 
-from __future__ import annotations
-
 from components.roles.access.ssh_trust.ask import ANSWERS
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.commands.tailrack.host import COMMAND

@@ -1,7 +1,5 @@
 """`tailrack usage`: show who uses the GPUs: GPU hours, their idle share and their cost, by user."""
 
-from __future__ import annotations
-
 import argparse
 import calendar
 import json

@@ -1,7 +1,5 @@
 """Explain in sentences why a job waits, and name the next command. Pure: reads slurmctld's data on jobs and nodes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace

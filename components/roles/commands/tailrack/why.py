@@ -1,7 +1,5 @@
 """`tailrack why JOBID`: explain in sentences why a job waits or how it ended, and name the next command."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Prove that containers run here (tailrack-containers). If the node is busy, a task tries again."""
 
-from __future__ import annotations
-
 from components.node import files
 from components.node.failure import Failure
 from components.node.log import STATE_DIR, note

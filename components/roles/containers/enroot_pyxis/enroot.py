@@ -1,7 +1,5 @@
 """Enroot, and the files of containers that machines share."""
 
-from __future__ import annotations
-
 import base64
 import re
 import secrets

@@ -1,7 +1,5 @@
 """Containers in jobs: Enroot and Pyxis on the machines."""
 
-from __future__ import annotations
-
 import base64
 import os
 import shlex

@@ -6,8 +6,6 @@ shared list required it, a reconfiguration would end every slurmd that has no pl
 --container-image` runs on the bare machine, with only a warning.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from components.node import files, packages

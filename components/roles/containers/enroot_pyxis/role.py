@@ -1,7 +1,5 @@
 """Containers for jobs: Enroot starts them without root; Pyxis adds --container-image to Slurm."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """GPUs of a machine: found, ready at boot, health-checked."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

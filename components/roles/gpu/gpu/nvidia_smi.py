@@ -1,7 +1,5 @@
 """Run nvidia-smi, and read its output."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

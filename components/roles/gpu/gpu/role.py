@@ -1,7 +1,5 @@
 """GPUs: find them, give them to jobs as Slurm's gres `gpu`, set them up at boot, and check their health."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from components.node.minute import Task

@@ -4,8 +4,6 @@ The driver reads its option only when it is loaded. Until then the health check 
 (components/validation/preflight/node.py).
 """
 
-from __future__ import annotations
-
 from components.node import files, kernel
 from components.node.log import STATE_DIR, note
 from components.node.run import succeeds

@@ -1,7 +1,5 @@
 """Send reports about jobs. The service runs this as its own account (tailrack-job-reports.service)."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Run the service that sends reports about jobs, if the config has receivers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from components.node import files, systemd

@@ -1,7 +1,5 @@
 """Reports that are not sent yet: one file each, which survives a restart. Decides when each is due."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 A report has the job's state, why it ended, its run time and its GPU hours. The files of events are untrusted.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

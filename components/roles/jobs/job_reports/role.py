@@ -1,7 +1,5 @@
 """Reports about jobs: slurmctld's MailProg leaves a file, and a service on the head node sends why a job ended."""
 
-from __future__ import annotations
-
 import json
 
 from components.node.declared import ACCOUNT as ACCOUNT_OF

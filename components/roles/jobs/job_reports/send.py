@@ -1,7 +1,5 @@
 """Send one message by SMTP, to Slack or to a webhook. Errors never contain an address of a webhook or a password."""
 
-from __future__ import annotations
-
 import base64
 import json
 import smtplib

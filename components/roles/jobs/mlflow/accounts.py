@@ -6,8 +6,6 @@ FOLDER contains the database; VERSION is MLflow's; ACCOUNTS has `name password` 
 this program created an account and its user is no longer in the list, the user cannot log in; logged data stays.
 """
 
-from __future__ import annotations
-
 import secrets
 import sqlite3
 import sys

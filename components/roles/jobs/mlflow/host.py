@@ -4,8 +4,6 @@ The administrator logs in with the stack's password, each user with a generated 
 that MLflow's client reads (~/.mlflow/credentials) and in no job's environment.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 import sys

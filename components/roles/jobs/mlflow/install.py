@@ -3,8 +3,6 @@
 No fetched code runs during the installation, and the server's account cannot change the folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import stat

@@ -8,8 +8,6 @@ no client has write access to every folder. Its packages are a list of wheels, b
 dependencies add 500 MB that a server never loads.
 """
 
-from __future__ import annotations
-
 from components.node.systemd import UNITS
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.jobs.mlflow.host import ARTIFACTS, DUMP, SETTINGS, START, URI_FILE

@@ -5,8 +5,6 @@ connect to other machines, jobs. A list of refused requests would miss the addit
 served_requests.txt lists the served requests, and the server answers 404 to all others.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from pkgutil import get_data

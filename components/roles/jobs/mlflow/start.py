@@ -11,8 +11,6 @@ experiments, models and traces. MLflow accepts any path on the server's disk or 
 and reads, writes and deletes there.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

@@ -1,7 +1,5 @@
 """Run the service on a machine that its provider may take back."""
 
-from __future__ import annotations
-
 from components.node import systemd
 from components.node.daemons import run_service
 from components.node.files import File

@@ -4,8 +4,6 @@ Then the node drains itself, and its jobs end with SIGTERM: those that can be re
 machine comes back, the node takes jobs again.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import NoReturn

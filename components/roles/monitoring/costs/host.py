@@ -3,8 +3,6 @@
 FROM UNTIL AMOUNT CURRENCY     seconds since 1970, `-` while in the cluster; price per hour, `- -` without one
 """
 
-from __future__ import annotations
-
 import time
 
 from components.node import files

@@ -1,7 +1,5 @@
 """Start the node's exporter of metrics. Nothing waits for it."""
 
-from __future__ import annotations
-
 from components.node.step.step import Step
 from components.roles.monitoring.monitoring.host import ExporterValues, start_exporter
 

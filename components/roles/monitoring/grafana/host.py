@@ -1,7 +1,5 @@
 """Grafana on the head node."""
 
-from __future__ import annotations
-
 import platform
 import re
 import secrets

@@ -1,7 +1,5 @@
 """Grafana on the head node: dashboards for Prometheus' metrics."""
 
-from __future__ import annotations
-
 import json
 
 from components.roles.cluster_settings import ClusterSettings

@@ -5,8 +5,6 @@ answer it keeps only known names, known labels, and values that no shell, chat o
 node's own metrics only from the head node.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from configparser import ConfigParser

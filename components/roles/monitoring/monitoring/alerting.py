@@ -5,8 +5,6 @@ send their own, and read the metrics of all users' jobs. Root reads it in /etc/t
 /etc/tailrack/prometheus/login.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Each collector replaces one file atomically. A collector that fails writes a fil
 values would look like new ones, and reports the failure as a metric.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -21,9 +19,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from components.roles.commands.sll.snapshot import jobs_and_nodes
-from components.roles.commands.tailrack.book import read_book
+from components.roles.commands.tailrack.book import read_book, read_budget, spending
 from components.roles.commands.tailrack.costs import costs
-from components.roles.monitoring.budget.spending import read_budget, spending
 from components.roles.monitoring.monitoring.slurm_figures import (
     Metric,
     Sample,

@@ -3,8 +3,6 @@
 Role exporters starts a node's, in a step that nothing waits for. A node exporter that the machine had before stays.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import partial

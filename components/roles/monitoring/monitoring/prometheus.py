@@ -1,7 +1,5 @@
 """Run Prometheus on the head node."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -3,8 +3,6 @@
 Secrets of receivers are in separate files, which systemd passes only to Alertmanager (LoadCredential in its unit).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

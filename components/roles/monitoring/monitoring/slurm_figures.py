@@ -3,17 +3,15 @@
 Only the GPUs of jobs name jobs and users. A job has three series while it runs, once it has a record of its GPUs.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from components.roles.commands.sll.snapshot import gpus_of
+from components.roles.commands.tailrack.book import FULL, Spending
 from components.roles.commands.tailrack.costs import Cost
 from components.roles.jobs.job_hangs.communicators import read_hang
-from components.roles.monitoring.budget.spending import FULL, Spending
 from components.roles.monitoring.usage.samples import read_summary
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.nodes import Node

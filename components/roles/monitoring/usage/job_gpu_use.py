@@ -8,8 +8,6 @@ running jobs, for `sll` and `tailrack why`; slurmdbd gets that of ended jobs, fo
 It also tells users whose jobs hold unused GPUs, and ends such jobs if tailrack:accounting.unused_gpus says so.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

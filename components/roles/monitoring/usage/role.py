@@ -4,8 +4,6 @@ Role health has the scripts that note which GPUs Slurm gives a job (prolog-10-jo
 `tailrack why` and `sll` show the figures (samples.py).
 """
 
-from __future__ import annotations
-
 import json
 
 from components.node.minute import Task

@@ -4,8 +4,6 @@ gpu-use            as root, once a minute while a job has GPUs, as a task
 gpu-use answer     print {"jobs": {"12": {"gpus": 2, ...}}} of running jobs and of those that ended lately
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

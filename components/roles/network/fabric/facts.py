@@ -1,7 +1,5 @@
 """The proven fabric of a site, and readers of the facts about its nodes' networks. Pure functions."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Collection, Mapping
 from typing import Any

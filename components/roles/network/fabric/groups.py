@@ -5,8 +5,6 @@ either type. A proof, a transfer of 1 MiB each way, asks only a few nodes, howev
 the node's folder (slurm/folders.py) and go with it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import json

@@ -4,8 +4,6 @@ On machines built for NCCL the ports near a GPU are its rails; ports far from al
 port is near a GPU if both are below one PCI bridge (PIX or PXB in `nvidia-smi topo -m`): data does not pass the CPU.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import re

@@ -9,8 +9,6 @@ overload it, so groups are comments in topology.conf; a node that missed a recon
 restarts. NCCL alone used two interfaces at once (1.5 GB/s; one gave 3.9).
 """
 
-from __future__ import annotations
-
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.network.fabric.facts import neighbours, networks, proven

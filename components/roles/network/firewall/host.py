@@ -5,8 +5,6 @@ loaded before the daemons start, also at boot. The kernel does not assign these 
 port, as jobs do on a site's fabric, and lets only the account of a port's daemon bind it (Role.holders).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from components.node import files, systemd

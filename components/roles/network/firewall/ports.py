@@ -5,8 +5,6 @@ fabric, where one in thirty would be closed. Reservations of other programs stay
 daemon restarts or has not started.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

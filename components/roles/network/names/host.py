@@ -5,8 +5,6 @@ choose in the tailnet. On a pod, Slurm binds to the address of the host name: 12
 connections to.
 """
 
-from __future__ import annotations
-
 from socket import gethostname
 
 from components.node import files, systemd

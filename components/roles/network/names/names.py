@@ -5,10 +5,9 @@ tailrack-names follow   whenever the head node's list changes; by tailrack-names
 tailrack-names forget   restores the earlier state
 """
 
-from __future__ import annotations
-
 import os
 import re
+import select
 import socket
 import struct
 from collections.abc import Sequence
@@ -16,13 +15,13 @@ from fcntl import ioctl
 from os import uname
 from socket import sethostname
 from threading import Thread
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
-from components.node import files
+from components.node import files, waiting
 from components.node.failure import Failure, run_program
 from components.node.locks import lock_of_program
 from components.node.log import STATE_DIR
-from components.node.run import run
+from components.node.run import reading, run
 
 _MARK = "# tailrack"
 _WORD = re.compile(r"[^ \t]+")
@@ -45,6 +44,12 @@ SOURCE = f"{STATE_DIR}/names-from"
 # The list's largest size in bytes, enough for tens of thousands of machines.
 _MOST_BYTES = 4194304
 _LIMIT_SECONDS = 20
+# Seconds until the published list is read again: at first, and at most.
+_SOON = 2
+_LATE = 30
+# A message has many lines, and more messages follow soon.
+_PAUSE = 1
+_MOST_MESSAGE = 65536
 
 
 class Machine(NamedTuple):
@@ -110,11 +115,8 @@ def _names(line: str) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return the exit status."""
-    if list(arguments) == ["follow"]:
-        from components.roles.network.names.follow import follow
-
-        return run_program("tailrack-names", follow)
-    return run_program("tailrack-names", restore_names if list(arguments) == ["forget"] else write_names)
+    work = {"follow": follow, "forget": restore_names}
+    return run_program("tailrack-names", work.get(" ".join(arguments), write_names))
 
 
 def write_names() -> None:
@@ -233,3 +235,42 @@ class Published:
 
 def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+def follow() -> int:
+    """Write the names whenever something changes, until tailscaled's output ends.
+
+    A message of tailscaled is only a reason to check: a new machine is in the head node's list some seconds later. So
+    check again at growing intervals, and every two seconds while there is no list. Most checks find nothing new: a
+    joining machine gets dozens of messages.
+    """
+    messages = reading("tailscale", "debug", "watch-ipn").stdout
+    assert messages  # noqa: S101 for mypy: it is a pipe
+    published, previous, wait = Published(), None, _SOON
+    while True:
+        published.fetch()
+        inputs = _inputs()
+        # This program's own changes appear in the next check, and changes by others in the meantime are not missed.
+        if inputs != previous:
+            previous = inputs
+            write_names()
+        if not inputs[1]:
+            wait = _SOON
+        if not _is_ready(messages, wait):
+            wait = min(2 * wait, _LATE)
+            continue
+        if not os.read(messages.fileno(), _MOST_MESSAGE):
+            return 1
+        wait = _SOON
+        waiting.sleep(_PAUSE)
+        while _is_ready(messages, 0) and os.read(messages.fileno(), _MOST_MESSAGE):
+            pass
+
+
+def _inputs() -> tuple[str, ...]:
+    """Return all inputs of `write_names`, and its results."""
+    return interface_address(), files.read(LIST) or "", read_hosts(), files.read(HOST_NAME) or "", uname().nodename
+
+
+def _is_ready(messages: IO[bytes], seconds: float) -> bool:
+    return bool(select.select([messages], [], [], seconds)[0])

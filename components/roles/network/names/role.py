@@ -10,8 +10,6 @@ A machine's host name is its node's name, and names resolve to tailnet addresses
 with slurm.conf and bind to its address.
 """
 
-from __future__ import annotations
-
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
 from components.roles.role import File, Role, unit, unit_like

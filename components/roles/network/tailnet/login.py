@@ -1,7 +1,5 @@
 """Join the tailnet: tailscaled with its state on disk, a fixed host name and a tag."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Find out which tailnet this machine is in, and whether tailrack joined it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

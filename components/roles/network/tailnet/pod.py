@@ -4,8 +4,6 @@ tailscaled passes connections from the tailnet to 127.0.0.1, and programs reach 
 library of role pod). A pod logs out after this program has ended, because that cuts the connection.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 

@@ -1,7 +1,5 @@
 """Join all machines in one tailnet: tailscaled, a fixed host name and a tag."""
 
-from __future__ import annotations
-
 import ipaddress
 
 from components.roles.cluster_settings import ClusterSettings

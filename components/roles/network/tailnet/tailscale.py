@@ -1,7 +1,5 @@
 """tailscale's answers about this machine. One call of each kind is enough for a look: each starts a Go program."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Set up a pod for jobs: the library for the tailnet, the users' homes, the network of its site, and the next start."""
 
-from __future__ import annotations
-
 import json
 import stat
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The library with which a pod's programs use the tailnet (templates/tailnet.c). The pod compiles it itself."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -4,8 +4,6 @@ Other roles have their own phases for pods, `pod_check`, `pod_join`, `pod` and s
 every machine (Role.on_pods).
 """
 
-from __future__ import annotations
-
 from components.node.install import FOLDER as INSTALLED
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.pods.pod.library import library_path

@@ -3,8 +3,6 @@
 The start command of the provider's template runs /workspace/.tailrack/boot, which starts the command `pod-boot`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

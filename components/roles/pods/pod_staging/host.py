@@ -1,7 +1,5 @@
 """Know a node as a pod on the head node, and run the service that brings jobs' folders there."""
 
-from __future__ import annotations
-
 import re
 
 from components.node import files, systemd

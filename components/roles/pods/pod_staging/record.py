@@ -1,7 +1,5 @@
 """Records of jobs whose folder is on a pod: JSON files on the head node. `tailrack why` of users reads them."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from dataclasses import asdict, dataclass

@@ -8,8 +8,6 @@ share. Slurm's burst buffers need directives that `srun` does not have. slurmctl
 copy.
 """
 
-from __future__ import annotations
-
 from components.node.systemd import UNITS as UNITS_FOLDER
 from components.roles.access.ssh_trust.ask import ANSWERS
 from components.roles.cluster_settings import ClusterSettings

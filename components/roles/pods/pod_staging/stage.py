@@ -4,8 +4,6 @@ slurmctld's programs connect to its socket and write `in JOB` or `out JOB`. Ever
 slurmctld or from root's record. Those programs run the command `pod-staging-ask`, which waits.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 import socket

@@ -11,8 +11,6 @@ The head node runs it to bring or fetch a job's folder. Its stdin begins with a 
 protocol, in which the head node names the user and the path.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

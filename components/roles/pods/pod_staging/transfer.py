@@ -7,8 +7,6 @@ of this user could not change. It also ignores links that lead out of the folder
 rsync runs the command `pod-link` in place of ssh. It sends a pod the request to run rsync too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

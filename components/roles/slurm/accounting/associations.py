@@ -4,8 +4,6 @@ Entries that an administrator created by hand stay. Entries that this module cre
 usage of their jobs stays.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@ Slurm's account runs it; only that account and root can connect, by a socket. It
 network. Another database server of the machine is not touched.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from typing import BinaryIO

@@ -4,8 +4,6 @@ A reconfiguration starts a new process, which replaces the old one only after it
 work the old one goes on. The record of job usage stays on the machine, as users' files do.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

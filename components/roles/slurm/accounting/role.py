@@ -1,7 +1,5 @@
 """Accounting: slurmdbd and its database on the head node; accounts, limits and fair share of the config's users."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from graphlib import TopologicalSorter
 

@@ -3,8 +3,6 @@
 sacctmgr starts with a slurm.conf that has accounting, before slurmctld has taken those lines.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

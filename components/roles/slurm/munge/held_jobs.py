@@ -7,8 +7,6 @@ slurmctld's key:
     tailrack-munge-release asked   uses the list of that step, which has just asked them
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from components.node import files

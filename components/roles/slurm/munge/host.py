@@ -13,8 +13,6 @@ until no job starts or completes, signals the members that took it, then changes
 - `auth/slurm` with several keys needs 23.11 on every machine.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

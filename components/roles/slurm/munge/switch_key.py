@@ -8,8 +8,6 @@ slurmstepd pauses while the keys differ: slurmctld rejects a step's end that is 
 does not repeat it, so the job would stay in Slurm's records and run again. The jobs themselves continue.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sys

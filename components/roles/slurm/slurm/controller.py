@@ -3,8 +3,6 @@
 It is reconfigured, not restarted. If it rejects files, the last accepted ones come back.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import time

@@ -5,8 +5,6 @@ joins or leaves changes no other's. Slurm's packages give the parent folder of i
 a head node root owns it, so that the account cannot replace root's paths by links.
 """
 
-from __future__ import annotations
-
 from components.node import files
 from components.node.folders import give, read_theirs, take
 from components.node.log import STATE_DIR, note

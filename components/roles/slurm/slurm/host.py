@@ -1,7 +1,5 @@
 """Slurm on a machine: check its release, write the machine's own files, run slurmctld, and remove it all."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 For both, Slurm sends SIGTERM to all processes of the job, and SIGKILL to those that are left after KillWait.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 

@@ -22,8 +22,6 @@ part of the node's registration, so a change neither drains the node nor touches
 either available and active or neither: Slurm would restart a node for one that is only available.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 `forget`: the same part of all roles' phase `register`, without contacting the node.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

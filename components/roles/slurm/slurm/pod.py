@@ -6,8 +6,6 @@ the new slurmd registers (_purge_missing_jobs in src/slurmctld/job_mgr.c), and s
 also keeps allocations of salloc and srun, and jobs that were ending.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ slurm.conf and cgroup.conf include each machine's own file, if the machines diff
 join, before the head node has its profile here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 

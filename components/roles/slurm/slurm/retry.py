@@ -5,8 +5,6 @@ health check has taken it out since the job started. Slurm forgets an ended job 
 health check, which runs every two minutes, may still find the cause.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
 """Slurm: the controller on the head node, slurmd where jobs run; configless and dynamic
 (docs/decisions/0003-slurm-over-a-tailnet.md)."""
 
-from __future__ import annotations
-
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import matching, truth, version

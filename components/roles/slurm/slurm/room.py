@@ -9,8 +9,6 @@ On a full disk slurmctld continues with its last complete state on disk. A start
 have ended since. Everything here runs as slurm, in slurm's folders.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -5,8 +5,6 @@ and their reasons are in templates/slurm.conf.j2; sources: `man slurm.conf`, and
 docs/decisions/0003-slurm-over-a-tailnet.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from components.roles.cluster_settings import ClusterSettings

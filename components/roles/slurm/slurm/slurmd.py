@@ -6,8 +6,6 @@ src/plugins/cgroup/v2/cgroup_v2.c). No unit may refer to the scope: systemd woul
 which can only create it, would not start again before a reboot.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ three before it. Since 25.11 `srun` uses the release of the machine that it runs
 nodes (Slurm's commit 559f6f984f), so an older slurmd does not understand the head node's `srun`.
 """
 
-from __future__ import annotations
-
 import re
 
 RELEASES = ("21.08", "22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05", "26.11")

@@ -12,8 +12,6 @@ libraries, which are half of the compiler's work. PMIx is added as these distrib
 Slurm libraries are replaced, whose files the packages contain too.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

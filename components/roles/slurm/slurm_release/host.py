@@ -4,8 +4,6 @@ Packages come from the head node if it has this kind of machine, or are built he
 root runs them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from components.node import files

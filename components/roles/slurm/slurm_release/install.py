@@ -1,7 +1,5 @@
 """Replace the machine's Slurm packages by those of a release, in one transaction."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Packages may be built elsewhere. The head node copies them to the share, and eve
 list whose checksum is in the config.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

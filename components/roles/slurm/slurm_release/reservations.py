@@ -7,8 +7,6 @@ Since 25.11 srun uses only its own machine's release (versions.py of role slurm)
 node it cannot start steps on older nodes.
 """
 
-from __future__ import annotations
-
 from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.locks import PRIVATE

@@ -4,8 +4,6 @@ Each home is one backup. restic reads it as root, and sees nothing else than thi
 folder that its owner replaces by one meanwhile, leads nowhere.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

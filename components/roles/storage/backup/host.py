@@ -1,7 +1,5 @@
 """Back up the head node to a target: check it, install an hourly timer, and make the first backup now."""
 
-from __future__ import annotations
-
 import socket
 
 from components.node import files, systemd

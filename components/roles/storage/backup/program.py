@@ -7,8 +7,6 @@ tailrack-backup restic FOLDER WORDS...  run restic with the target's keys, which
 Its units call `homes`, and `ended` after each run: a run that was killed cannot report that or remove its copy.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import socket

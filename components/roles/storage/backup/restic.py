@@ -4,8 +4,6 @@ No secret is in its arguments. Keys of S3 are in its environment, which only roo
 `#`, `;` and quotes a meaning.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Hourly encrypted backups of the head node's state to a second machine or S3, with restic."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The backup's target: its address, its identity and the keys. It is checked before anything is changed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 account. `<folder>/<name>` is a link of root's to the present version.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import stat

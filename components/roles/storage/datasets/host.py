@@ -1,7 +1,5 @@
 """Copy data sets to the nodes' disks: the head node plans (plan.py), and each node copies (stage.py)."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 

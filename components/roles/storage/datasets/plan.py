@@ -4,8 +4,6 @@ tailrack-data-head                  as the timer does
 tailrack-data-head check [NAME]     list all sources again, or one, with the next run
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -10,8 +10,6 @@ data-files rclone FILE ...   run rclone with the settings of a source and the ma
 data-files hub FILE          print path, size, time and SHA-256 (of small files empty) of a repository's files
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

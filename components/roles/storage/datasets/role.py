@@ -1,7 +1,5 @@
 """Data sets on the nodes' own disks: listed and planned by the head node, fetched once per site (docs/data.md)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import PurePosixPath
 

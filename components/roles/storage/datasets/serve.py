@@ -4,8 +4,6 @@ systemd starts a process per connection. Members prove that they have the munge 
 and the process runs as the account of data sets.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence

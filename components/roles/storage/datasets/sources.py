@@ -3,8 +3,6 @@
 Listing reads names, sizes and times, never contents. The first node that fetches a version computes the sums.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

@@ -4,8 +4,6 @@ tailrack-data stage          as the timer does
 tailrack-data verify [NAME]  compare the sums of all files, or of one data set, with the next run
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

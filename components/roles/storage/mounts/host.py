@@ -1,7 +1,5 @@
 """Mount other file systems on nodes, and watch them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath

@@ -1,7 +1,5 @@
 """The mounts that the config wants, and whether they answer."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -4,8 +4,6 @@ Systemd mounts at first use. A task checks each mount with a time limit, reports
 node the feature of each mount that works.
 """
 
-from __future__ import annotations
-
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher

@@ -4,8 +4,6 @@ The record has lines `unit PATH`, `folder PATH` for each folder that did not exi
 still has its former settings.
 """
 
-from __future__ import annotations
-
 import stat
 from pathlib import PurePosixPath
 

@@ -4,8 +4,6 @@ A node has the feature of a mount while that works. Mounts that left the config 
 them.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

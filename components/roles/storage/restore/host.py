@@ -5,8 +5,6 @@ about members, and Slurm's state. The machine keeps its SSH host keys, which the
 from the stack.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import time

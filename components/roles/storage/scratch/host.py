@@ -1,7 +1,5 @@
 """Jobs' TMPDIR on a node's disk."""
 
-from __future__ import annotations
-
 import stat
 
 from components.node import files, folders

@@ -6,8 +6,6 @@ Role health has the scripts that Slurm runs (prolog-45-scratch, epilog-90-scratc
 TMPDIR and the variables of caches. They read /etc/tailrack/scratch and scratch-caches, which this role writes.
 """
 
-from __future__ import annotations
-
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher

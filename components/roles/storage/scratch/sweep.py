@@ -3,8 +3,6 @@
 A user's cache is left alone while the user has a job on this node.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import stat

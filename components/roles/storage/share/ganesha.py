@@ -1,13 +1,10 @@
 """nfs-ganesha, an NFS server in user space, for kernels without one. It serves version 4 only."""
 
-from __future__ import annotations
-
 from components.node import files, systemd
 from components.node.locks import PRIVATE
 from components.node.run import run
 from components.roles.base.foreign_cluster.host import set_aside
-from components.roles.storage.share.exports import EXPORTS_DIR, own_exports
-from components.roles.storage.share.foreign import GANESHA_FILE, OUR_GANESHA, ganesha_is_ours
+from components.roles.storage.share.exports import EXPORTS_DIR, GANESHA_FILE, OUR_GANESHA, ganesha_is_ours, own_exports
 
 SERVER = "nfs-ganesha"
 UNIT_FOLDER = f"{systemd.UNITS}/{SERVER}.service.d"

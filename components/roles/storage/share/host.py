@@ -4,8 +4,6 @@ NFS version 4 only, with one export file per member for its one address: the ker
 otherwise nfs-ganesha in user space, from the same files. Other exports of the kernel's server stay beside ours.
 """
 
-from __future__ import annotations
-
 import secrets
 import stat
 from collections.abc import Sequence
@@ -20,13 +18,16 @@ from components.node.step.step import Step
 from components.roles.access.users.accounts import Account
 from components.roles.base.foreign_cluster.host import put_back
 from components.roles.storage.share import ganesha, protect
-from components.roles.storage.share.exports import LIST, export_file, member_list, own_exports
-from components.roles.storage.share.foreign import (
+from components.roles.storage.share.exports import (
     GANESHA_FILE,
+    LIST,
+    export_file,
     foreign_ganesha,
     foreign_nfs_ports,
     fstab,
     ganesha_is_ours,
+    member_list,
+    own_exports,
 )
 from components.roles.storage.share.ganesha import configure_ganesha
 from components.roles.storage.share.kernel_server import (
@@ -279,7 +280,7 @@ def register(
 ) -> None:
     """Export the share to the node.
 
-    node_export       the line of its export (foreign.py)
+    node_export       the line of its export (exports.py)
     head_kernel_nfs   whether the kernel serves the share (a fact of `prepare`)
     """
     if share_node and not is_ready(share_path):

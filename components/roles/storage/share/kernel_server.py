@@ -1,12 +1,10 @@
 """The kernel's NFS server: version 4 only, unless this machine has other exports."""
 
-from __future__ import annotations
-
 from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.run import attempt, run
-from components.roles.storage.share.foreign import foreign_exports
+from components.roles.storage.share.exports import foreign_exports
 
 KERNEL_SERVER_FILE = "/etc/nfs.conf.d/tailrack.conf"
 # One of the closed ports (role.py).

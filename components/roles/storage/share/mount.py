@@ -3,8 +3,6 @@
 NFS version 4 needs none of the programs of earlier versions. They stay if foreign NFS before version 4 needs them.
 """
 
-from __future__ import annotations
-
 import re
 import stat
 from dataclasses import dataclass

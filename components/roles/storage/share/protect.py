@@ -7,8 +7,6 @@ the share runs with other rights, through any mount, and only the cluster's user
     tailrack-share open    undoes it when the machine leaves
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

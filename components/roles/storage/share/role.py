@@ -3,8 +3,6 @@
 Every node mounts it.
 """
 
-from __future__ import annotations
-
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import list_of, matching, truth, whole

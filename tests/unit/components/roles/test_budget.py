@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from components.roles.commands.tailrack.book import Stay
-from components.roles.monitoring.budget import spending
-from components.roles.monitoring.budget.spending import Budget, line, read_budget
+from components.roles.commands.tailrack import book as books
+from components.roles.commands.tailrack.book import Budget, Spending, Stay, budget_line, read_budget, spending
 from components.roles.monitoring.monitoring.slurm_figures import budget_figures
 from components.roles.order import budget as role
 from components.roles.order import roles
@@ -29,8 +28,8 @@ def book(price: float, *, begin: int = BEGIN, currency: str = "EUR") -> Mapping[
     return {"a1": [Stay(begin, None, price, currency)]}
 
 
-def seen(amount: float, budget: Budget = BUDGET_2000) -> spending.Spending:
-    return spending.spending(budget, book(amount / 240), NOW)
+def seen(amount: float, budget: Budget = BUDGET_2000) -> Spending:
+    return spending(budget, book(amount / 240), NOW)
 
 
 def config(**sections: Any) -> StackConfig:
@@ -41,24 +40,24 @@ def config(**sections: Any) -> StackConfig:
 
 
 def test_hours_of_machines_that_are_up_count_from_the_first_of_the_month_in_utc() -> None:
-    whole = spending.spending(BUDGET_2000, book(2.0, begin=BEGIN - 30 * 86400), NOW)
+    whole = spending(BUDGET_2000, book(2.0, begin=BEGIN - 30 * 86400), NOW)
     assert (whole.month, whole.amount, whole.hourly, whole.percent) == ("2026-11", 480.0, 2.0, 24)
-    first_second = spending.spending(BUDGET_2000, book(2.0, begin=0), BEGIN)
+    first_second = spending(BUDGET_2000, book(2.0, begin=0), BEGIN)
     assert (first_second.month, first_second.amount) == ("2026-11", 0.0)
-    last_second = spending.spending(BUDGET_2000, book(3.0, begin=0), BEGIN - 1)
+    last_second = spending(BUDGET_2000, book(3.0, begin=0), BEGIN - 1)
     assert last_second.month == "2026-10"
     assert last_second.percent > 100
 
 
 def test_amounts_in_another_currency_are_named_and_do_not_count() -> None:
     both = {**book(1.0), **{"p1": [Stay(BEGIN, NOW, 5.0, "USD"), Stay(NOW, None)]}}
-    result = spending.spending(BUDGET_2000, both, NOW)
+    result = spending(BUDGET_2000, both, NOW)
     assert result.amount == 240.0
-    assert line(result) == "Budget: 240.00 of 2,000.00 EUR spent in 2026-11 (12 %), without 1,200.00 USD."
+    assert budget_line(result) == "Budget: 240.00 of 2,000.00 EUR spent in 2026-11 (12 %), without 1,200.00 USD."
 
 
 def test_without_a_budget_there_is_none_to_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(spending, "BUDGET", str(tmp_path / "budget"))
+    monkeypatch.setattr(books, "BUDGET", str(tmp_path / "budget"))
     assert read_budget() is None
     made = role(config(budget={"per_month": 2000}, currency="EUR"))
     assert made

@@ -10,10 +10,9 @@ from unittest import mock
 import pytest
 
 from components.roles.commands.tailrack import costs
-from components.roles.commands.tailrack.book import Stay, read_book, read_stays
+from components.roles.commands.tailrack.book import Budget, Stay, read_book, read_stays
 from components.roles.commands.tailrack.costs import as_rows, as_text, totals
 from components.roles.commands.tailrack.main import main
-from components.roles.monitoring.budget import spending
 from components.roles.monitoring.costs import host as costs_host
 from components.slurm_commands import slurm
 from components.slurm_commands.nodes import Node
@@ -89,7 +88,7 @@ def test_programs_can_read_the_printed_costs(monkeypatch: Any, capsys: Any) -> N
 
 def test_the_line_about_the_budget_is_the_last_one_and_not_in_json(monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setattr(costs, "read_book", lambda: {"a1": [Stay(NOW - HOUR, None, 3.0, "EUR")]})
-    monkeypatch.setattr(spending, "read_budget", lambda: spending.Budget(2, "EUR"))
+    monkeypatch.setattr(costs, "read_budget", lambda: Budget(2, "EUR"))
     monkeypatch.setattr(slurm, "used", lambda begin, end: None)
     monkeypatch.setattr(slurm, "nodes", lambda *_: [])
     monkeypatch.setattr(time, "time", lambda: NOW)

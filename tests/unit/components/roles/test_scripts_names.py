@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.network.names import follow, names
+from components.roles.network.names import names
 from tests.unit.shell import Shell, assert_ok, role_header, script_of
 
 ADDRESS = "100.64.0.7"
@@ -41,9 +41,7 @@ def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
         return SimpleNamespace(nodename=name())
 
     monkeypatch.setattr(names, "uname", uname)
-    monkeypatch.setattr(follow, "interface_address", lambda: "")
-    monkeypatch.setattr(follow, "uname", uname)
-    monkeypatch.setattr(follow, "_PAUSE", 0)
+    monkeypatch.setattr(names, "_PAUSE", 0)
     shell.write("name", "old-name\n")
     shell.write("etc/hostname", "old-name\n")
     shell.write("etc/hosts", "127.0.0.1 localhost\n")
@@ -72,14 +70,14 @@ class Names:
 
     def talk(self, times: int, meanwhile: str = "") -> None:
         """Play a tailscaled that tells of something so many times, and waits each time until it has been looked."""
-        root = self.shell.root
+        root, inputs = self.shell.root, names._inputs
 
-        def look() -> str:
+        def look() -> tuple[str, ...]:
             with self.shell.path("looked").open("a") as looked:
                 looked.write("x\n")
-            return self.shell.path("address").read_text().rstrip()
+            return (self.shell.path("address").read_text(), *inputs()[1:])
 
-        self._monkeypatch.setattr(follow, "interface_address", look)
+        self._monkeypatch.setattr(names, "_inputs", look)
         self.shell.write("address", ADDRESS)
         self.shell.write("looked", "")
         self.shell.stub(
