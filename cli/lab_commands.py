@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Collection
+from contextlib import closing
 from pathlib import Path
 
 from cli.output.make_command import Make
@@ -27,11 +28,10 @@ def prepare(profiles: Collection[str] = ()) -> None:
     profiles   the profiles of the config; unknown ones are ignored
     """
     have_docker()
-    client = docker_daemon.connect()
     tags = images.tags()
     likes = [tags.profiles[like] for like in PROFILES if like in profiles]
-    images.ensure_images(client, [tags.node, tags.control, *likes])
-    client.close()
+    with closing(docker_daemon.connect()) as client:
+        images.ensure_images(client, [tags.node, tags.control, *likes])
 
 
 def container(lab: str, node: str, make: Make) -> str:
@@ -61,34 +61,24 @@ def sweep(project: Path) -> None:
         client = docker_daemon.connect()
     except LabError:
         return
-    checkout = lab_id(project)
-    labs = {
-        item.labels[LABEL]
-        for item in client.containers.list(all=True, filters={"label": LABEL})
-        if item.labels[LABEL].startswith(checkout)
-    }
-    labs |= {
-        item.attrs["Labels"][LABEL]
-        for item in client.networks.list(filters={"label": LABEL})
-        if item.attrs["Labels"][LABEL].startswith(checkout)
-    }
-    client.close()
+    with closing(client):
+        labs = {item.labels[LABEL] for item in client.containers.list(all=True, filters={"label": LABEL})}
+        labs |= {item.attrs["Labels"][LABEL] for item in client.networks.list(filters={"label": LABEL})}
     for lab in sorted(labs):
-        clear_away(lab)
+        if lab.startswith(lab_id(project)):
+            clear_away(lab)
     stop_docker()
 
 
 def clear_away(lab: str) -> None:
     """Remove the containers, networks, volumes and keys of a lab."""
-    client = docker_daemon.connect()
-    cleanup.remove_lab(client, lab, STATE_DIR)
-    client.close()
+    with closing(docker_daemon.connect()) as client:
+        cleanup.remove_lab(client, lab, STATE_DIR)
 
 
 def stop_docker() -> None:
     """Stop the Docker engine if this checkout started it and no container is left in it."""
-    client = docker_daemon.connect()
-    unused = not client.containers.list(all=True)
-    client.close()
+    with closing(docker_daemon.connect()) as client:
+        unused = not client.containers.list(all=True)
     if unused:
         docker_daemon.stop_daemon()

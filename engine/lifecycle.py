@@ -63,7 +63,7 @@ class Lifecycle:
             if old and delete_first:
                 reason, old = "" if self._delete_first(old) else "the old resource could not be deleted", None
         if reason:
-            self.tell(replace(_event(goal), kind="skipped", text=reason))
+            self.tell(replace(_event(goal, ""), kind="skipped", text=reason))
         else:
             result = self._step(operation, goal, lambda: self._make(operation, goal, old), old)
         self._unusable |= set() if result else {goal.urn}
@@ -183,18 +183,13 @@ class Lifecycle:
         """Run one step and send its events. Record a failure and return None."""
         # The delete of a replaced resource is a part of the replacement.
         replaced = resource.urn in {*self._registered, *self._deleted_early} or resource in self._state.condemned
-        event, begun = replace(_event(resource), operation=operation), time.monotonic()
-        before = resource if operation == "delete" else old
-        self.tell(
-            event
-            if operation == "same"
-            else replace(
-                event,
-                before=shown(before.inputs) if before else {},
-                after=shown(resource.inputs) if operation != "delete" else {},
-                outputs=shown(before.outputs) if before else {},
-            )
-        )
+        event, begun = _event(resource, operation), time.monotonic()
+        before, after = (resource, None) if operation == "delete" else (old, resource)
+        started = event
+        if operation != "same":
+            inputs = [shown(each.inputs) if each else {} for each in (before, after)]
+            started = replace(event, before=inputs[0], after=inputs[1], outputs=shown(before.outputs) if before else {})
+        self.tell(started)
         try:
             result = action()
         except CommandError as error:
@@ -211,9 +206,9 @@ class Lifecycle:
         return result
 
 
-def _event(resource: Resource) -> Event:
-    """Return the start event of a resource, without its operation."""
-    return Event("start", "", resource.urn, resource.name, resource.type, command=command_of(resource.inputs))
+def _event(resource: Resource, operation: str) -> Event:
+    """Return the start event of a resource."""
+    return Event("start", operation, resource.urn, resource.name, resource.type, command=command_of(resource.inputs))
 
 
 def shown(values: dict[str, Any]) -> dict[str, Any]:

@@ -93,7 +93,8 @@ def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Pat
         if first:
             _build_first(client, first, images, cache)
         for tag in layers:
-            _build_profile(client, tag, images, cache)
+            arguments = {"BASE": images.bare, **_profile_arguments()}
+            _build(client, tag, cache, _profile_files(_like(tag, images)), arguments=arguments)
         for tag in pods:
             _build_pod(client, tag, programs.ready(cache), cache)
 
@@ -123,17 +124,10 @@ def _build_first(client: docker.DockerClient, wanted: list[str], images: Images,
         built = begun.result()
     for tag in wanted:
         if tag == images.control:
-            _build_control(client, tag, built, cache)
+            _build(client, tag, cache, [built.control], {"Dockerfile": CONTROL_DOCKERFILE})
         else:
             node_packages = packages[distribution_of(_like(tag, images))]["cluster" if tag == images.node else "system"]
             _build_node(client, tag, node_packages, packages[USUAL]["helper"], built, cache)
-
-
-def _build_control(client: docker.DockerClient, tag: str, built: programs.Programs, cache: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=cache, prefix="control-") as context:
-        shutil.copy(built.control, Path(context) / "control")
-        (Path(context) / "Dockerfile").write_text(CONTROL_DOCKERFILE)
-        _build(client, tag, Path(context))
 
 
 def write_nfs_mount(program: Path) -> None:
@@ -143,61 +137,53 @@ def write_nfs_mount(program: Path) -> None:
         zipapp.create_archive(folder, program, "/usr/bin/python3", "nfs_mount.program:main")
 
 
-def install_packages(client: docker.DockerClient, cache: Path, of: Distribution = USUAL) -> dict[str, str]:
+def install_packages(client: docker.DockerClient, cache: Path, of: Distribution) -> dict[str, str]:
     """Build the stages that only install packages; return the images by stage. Docker caches them for later images."""
     mirrors = debian.find_mirrors(of=of)
-    base = debian.ensure_base(client, mirrors, cache)
+    texts = {"sources.list": mirrors.sources_list}
+    arguments = {"BASE": debian.ensure_base(client, mirrors, cache)}
     # Machines of another distribution have none of the cluster's packages; the helper for mounts is the same on all.
     stages = ("system", "cluster", "helper") if of == USUAL else ("system",)
-    with tempfile.TemporaryDirectory(dir=cache, prefix="packages-") as context:
-        shutil.copy(IMAGE_FOLDER / "packages" / "Dockerfile", context)
-        (Path(context) / "sources.list").write_text(mirrors.sources_list, encoding="utf-8")
-        return {stage: _build(client, "", Path(context), stage, {"BASE": base}) for stage in stages}
+    dockerfile = IMAGE_FOLDER / "packages" / "Dockerfile"
+    return {stage: _build(client, "", cache, [dockerfile], texts, arguments, target=stage) for stage in stages}
 
 
 def _build_node(
     client: docker.DockerClient, tag: str, packages: str, helper: str, built: programs.Programs, cache: Path
 ) -> None:
-    with tempfile.TemporaryDirectory(dir=cache, prefix="node-") as context:
-        for file in IMAGE_FOLDER.iterdir():
-            if file.is_file():
-                shutil.copy(file, context)
-        write_nfs_mount(Path(context) / "mount.pyz")
-        for file in (built.tailscale, built.tailscaled, built.unit, built.defaults):
-            shutil.copy(file, context)
-        _build(client, tag, Path(context), arguments={"PACKAGES": packages, "HELPER": helper})
-
-
-def _build_profile(client: docker.DockerClient, tag: str, images: Images, cache: Path) -> None:
-    like = _like(tag, images)
-    with tempfile.TemporaryDirectory(dir=cache, prefix=f"{like}-") as context:
-        for file in _profile_files(like):
-            shutil.copy(file, context)
-        _build(client, tag, Path(context), arguments={"BASE": images.bare, **_profile_arguments()})
+    files = [file for file in IMAGE_FOLDER.iterdir() if file.is_file()]
+    files += [built.tailscale, built.tailscaled, built.unit, built.defaults]
+    with tempfile.TemporaryDirectory() as folder:
+        mount = Path(folder) / "mount.pyz"
+        write_nfs_mount(mount)
+        _build(client, tag, cache, [*files, mount], arguments={"PACKAGES": packages, "HELPER": helper})
 
 
 def _build_pod(client: docker.DockerClient, tag: str, built: programs.Programs, cache: Path) -> None:
     mirrors = debian.find_mirrors()
     base = debian.ensure_base(client, mirrors, cache)
-    with tempfile.TemporaryDirectory(dir=cache, prefix="pod-") as context:
-        for file in (*(machine.FOLDER / "pod").iterdir(), built.tailscale, built.tailscaled):
-            shutil.copy(file, context)
-        (Path(context) / "sources.list").write_text(mirrors.sources_list, encoding="utf-8")
-        _build(client, tag, Path(context), arguments={"BASE": base})
+    files = [*(machine.FOLDER / "pod").iterdir(), built.tailscale, built.tailscaled]
+    _build(client, tag, cache, files, {"sources.list": mirrors.sources_list}, {"BASE": base})
 
 
 def _build(
     client: docker.DockerClient,
     tag: str,
-    context: Path,
-    target: str = "",
+    cache: Path,
+    files: Iterable[Path],
+    texts: Mapping[str, str] | None = None,
     arguments: dict[str, str] | None = None,
+    target: str = "",
 ) -> str:
-    """Build one image, or a stage without a tag, saying so; return its id."""
-    with timed(f"image: build {tag or target}"):
+    """Build one image, or a stage without a tag, of files and of texts by name, saying so; return its id."""
+    with tempfile.TemporaryDirectory(dir=cache, prefix="build-") as context, timed(f"image: build {tag or target}"):
+        for file in files:
+            shutil.copy(file, context)
+        for name, text in (texts or {}).items():
+            (Path(context) / name).write_text(text, encoding="utf-8")
         try:
             image, _ = client.images.build(
-                path=str(context),
+                path=context,
                 tag=tag or None,
                 target=target or None,
                 buildargs=arguments or {},

@@ -142,9 +142,7 @@ def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str, 
     network = find_network(client, spec.lab, spec.site)
     if network is None:
         raise LabError(f"{name}: site {spec.site} has no network; run `python -m lab network up` with that site")
-    address = subnets.free_address(subnet_of(network), _taken(client, spec.lab, str(network.name)))
-    if address is None:
-        raise LabError(f"{name}: network {network.name} ({subnet_of(network)}) is full; give the site a larger subnet")
+    address = _free_address(client, spec, name, network)
     labels = {LABEL: spec.lab, NODE_LABEL: spec.node, SITE_LABEL: spec.site}
     is_pod = spec.like == pod.POD
     client.volumes.create(pod.volume(name) if is_pod else _export(name), labels=labels)
@@ -201,18 +199,20 @@ def _join_fabric(client: docker.DockerClient, spec: NodeSpec, container: Contain
     endpoint = container.attrs["NetworkSettings"]["Networks"].get(fabric.name)
     if endpoint:
         return str(endpoint["IPAMConfig"]["IPv4Address"])
-    address = subnets.free_address(subnet_of(fabric), _taken(client, spec.lab, str(fabric.name)))
-    if address is None:
-        raise LabError(f"{container.name}: network {fabric.name} ({subnet_of(fabric)}) is full")
+    address = _free_address(client, spec, str(container.name), fabric)
     fabric.connect(container, ipv4_address=address)
     return address
 
 
-def _taken(client: docker.DockerClient, lab: str, network: str) -> set[str]:
-    """Return the addresses of the lab's containers in a network, stopped ones too."""
-    containers = client.containers.list(all=True, filters={"label": f"{LABEL}={lab}"}, ignore_removed=True)
-    endpoints = [container.attrs["NetworkSettings"]["Networks"].get(network) for container in containers]
-    return {endpoint["IPAMConfig"]["IPv4Address"] for endpoint in endpoints if endpoint and endpoint["IPAMConfig"]}
+def _free_address(client: docker.DockerClient, spec: NodeSpec, name: str, network: Network) -> str:
+    """Return the lowest address in a network that no container of the lab has, not even a stopped one."""
+    containers = client.containers.list(all=True, filters={"label": f"{LABEL}={spec.lab}"}, ignore_removed=True)
+    endpoints = [container.attrs["NetworkSettings"]["Networks"].get(network.name) for container in containers]
+    taken = {endpoint["IPAMConfig"]["IPv4Address"] for endpoint in endpoints if endpoint and endpoint["IPAMConfig"]}
+    address = subnets.free_address(subnet_of(network), taken)
+    if address is None:
+        raise LabError(f"{name}: network {network.name} ({subnet_of(network)}) is full; give the site a larger subnet")
+    return address
 
 
 def _address(container: Container, spec: NodeSpec) -> str:

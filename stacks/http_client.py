@@ -78,10 +78,11 @@ def call(
     """
     result: list[tuple[int, Mapping[str, str], bytes] | BaseException] = []
     status = [0]
+    sent = {"User-Agent": "tailrack", "Accept-Encoding": "identity", **headers}
 
     def fetch() -> None:
         try:
-            result.append(_fetch(method, url, headers, data, seconds, most, status))
+            result.append(_fetch(most, status, method=method, url=url, headers=sent, data=data, timeout=seconds))
         except BaseException as error:  # noqa: BLE001 - the caller's thread judges it
             result.append(error)
 
@@ -143,32 +144,12 @@ def _reason(error: BaseException) -> str:
     return type(error).__name__
 
 
-def _fetch(
-    method: str,
-    url: str,
-    headers: Mapping[str, str],
-    data: bytes | None,
-    seconds: float,
-    most: int,
-    status: list[int],
-) -> tuple[int, Mapping[str, str], bytes]:
+def _fetch(most: int, status: list[int], **request: Any) -> tuple[int, Mapping[str, str], bytes]:
     import requests  # takes a while, and most runs make no call
 
-    sent = {"User-Agent": "tailrack", "Accept-Encoding": "identity", **headers}
-    with (
-        requests.Session() as session,
-        session.request(
-            method,
-            url,
-            headers=sent,
-            data=data,
-            # A log-in in ~/.netrc would replace the Authorization header.
-            auth=lambda request: request,
-            timeout=seconds,
-            allow_redirects=False,
-            stream=True,
-        ) as response,
-    ):
+    # A log-in in ~/.netrc would replace the Authorization header.
+    request |= {"auth": lambda request: request, "allow_redirects": False, "stream": True}
+    with requests.Session() as session, session.request(**request) as response:
         status[0] = response.status_code
         limit = most if response.ok else _MOST_OF_AN_ERROR
         body = b""
