@@ -4,23 +4,15 @@ The samples are lines of CUDA, NCCL, Open MPI, the linker and Slurm as public is
 """
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
 from components.validation.wording import cause_of, first_error
-from tests.unit.components.validation.test_verdict import ASKED as REAL_ASKED
-from tests.unit.components.validation.test_verdict import report as real_report
+from tests.unit.components.validation.test_verdict import ASKED, FIXTURES, REAL, report
 
-CAUSES = Path(__file__).parents[3] / "fixtures" / "nccl_tests" / "causes.yaml"
-ASKED = Measurement(
-    backend="nccl-tests", collective="all_reduce", min_bytes=8, max_bytes=8, factor=2, iterations=20, warmup=5,
-    ranks=2, nodes=2, gate_bytes=8,
-)  # fmt: skip
 CHAIN = "".join(
     f" .. a pid 62767: Test failure common.cu:{line}\n" for line in (519, 532, 704, 718, 1368, 893, 12, 5, 9)
 )
@@ -31,18 +23,13 @@ FAREWELL = (
 )
 
 
-def report(output: str = "", **changes: Any) -> JobReport:
-    whole: dict[str, Any] = {
-        "job_id": 17, "state": "FAILED", "exit_code": 143, "seconds": 9, "nodes": ["a", "b"], "output": output,
-    }  # fmt: skip
-    return JobReport.from_json({**whole, **changes})
-
-
 def reason(output: str = "", **changes: Any) -> str:
-    return judge(ASKED, report(output, **changes))["reason"]
+    return judge(ASKED, report(output, state="FAILED", exit_code=143, **changes))["reason"]
 
 
-@pytest.mark.parametrize(("line", "cause", "remedy"), yaml.safe_load(CAUSES.read_text(encoding="utf-8")))
+@pytest.mark.parametrize(
+    ("line", "cause", "remedy"), yaml.safe_load((FIXTURES / "causes.yaml").read_text(encoding="utf-8"))
+)
 def test_a_known_cause_keeps_its_remedy_despite_any_output_after_it(line: str, cause: str, remedy: str) -> None:
     said = reason(f"# nThread 1\n{line}\n{CHAIN}{FAREWELL}")
     assert "Cause: " in said
@@ -93,9 +80,9 @@ def test_the_circumstances_of_a_figure_are_named_without_our_settings(floor: flo
         "a:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Trie.\n"
         'a:1:1 [0] tuner.cc:9 NCCL WARN Unrecognized element token "Trie" when parsing "Trie"\n'
     )
-    report = real_report(log=log, beside=["a: GPU 0 is 98 % busy with 9 MiB in use by 77 python (9 MiB)\n"])
-    report = dataclasses.replace(report, output=report.output.replace("nccl-library=22809", "nccl-library=22708"))
-    result = judge(dataclasses.replace(REAL_ASKED, floor_gb_per_s=floor), report)
+    output = REAL.replace("nccl-library=22809", "nccl-library=22708")
+    told = report(output, log=log, beside=["a: GPU 0 is 98 % busy with 9 MiB in use by 77 python (9 MiB)\n"])
+    result = judge(dataclasses.replace(ASKED, floor_gb_per_s=floor), told)
     reason = result["reason"]
     assert result["verdict"] == verdict
     assert 'NCCL warns: \'Unrecognized element token "Trie" when parsing "Trie"\'.' in reason

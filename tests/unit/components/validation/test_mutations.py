@@ -17,19 +17,17 @@ The job's state says COMPLETED throughout: the output alone has to tell.
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import pytest
 
-from components.validation.model import JobReport, Measurement
+from components.validation.model import Measurement
 from components.validation.nccl_tests import Table, parse
 from components.validation.verdict import Result, judge
 from tests.chance import SEED
 from tests.chance import dice as dice_of
+from tests.unit.components.validation.test_verdict import ASKED, FIXTURES, MIB, report
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_tests"
-MIB = 2**20
 SUMMARY = "# Avg bus bandwidth"
 FOREIGN = (
     "",
@@ -66,17 +64,9 @@ class Sample:
 
 
 def sample(name: str, share: int, sizes: tuple[int, int], ranks: int, nodes: int, before: str = "") -> Sample:
-    asked = Measurement(
-        backend="nccl-tests",
-        min_bytes=sizes[0],
-        max_bytes=sizes[1],
-        factor=4,
-        iterations=20,
-        warmup=1,
-        gate_bytes=sizes[1],
-        ranks=ranks,
-        nodes=nodes,
-        floor_gb_per_s=0.001,
+    least, most = sizes
+    asked = replace(
+        ASKED, min_bytes=least, max_bytes=most, gate_bytes=most, ranks=ranks, nodes=nodes, floor_gb_per_s=0.001
     )
     return Sample(name, share, asked, before + (FIXTURES / f"{name}.txt").read_text())
 
@@ -99,8 +89,7 @@ SAMPLES = (
 
 
 def judged(asked: Measurement, output: str) -> Result:
-    told = {"job_id": 17, "state": "COMPLETED", "exit_code": 0, "seconds": 9.5, "nodes": ["a", "b"], "output": output}
-    return judge(asked, JobReport.from_json(told))
+    return judge(asked, report(output))
 
 
 # What may leave the figures as they were
