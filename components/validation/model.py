@@ -8,6 +8,7 @@ which are refused here: a size must be a whole number of bytes.
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from collections.abc import Mapping
@@ -19,6 +20,11 @@ from components.validation.untrusted import Name, read
 _ALIGNMENT = 16  # nccl-tests rounds a rank's part down to a multiple of this, in bytes
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _SIZE = re.compile(r"(?P<number>[0-9]{1,18})(?P<unit>[KMG]?)", re.ASCII | re.IGNORECASE)
+
+
+def table(data: bytes | None) -> csv.DictReader[str]:
+    """Return the rows of a table by column, from get_data."""
+    return csv.DictReader((data or b"").decode().splitlines())
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ outside a source's sizes.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -22,7 +21,7 @@ from typing import Annotated, Any
 
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.groups import Group, single_node_groups
-from components.validation.model import NO_REPORT, JobReport, Measurement, format_size, parse_size
+from components.validation.model import NO_REPORT, JobReport, Measurement, format_size, parse_size, table
 from components.validation.preflight.findings import Finding
 from components.validation.slow_nodes import Suspect, plain
 from components.validation.transport import ANY_RDMA, NVLINK, expect, read_transport
@@ -304,22 +303,21 @@ def floor_for(
     candidates = (
         Floor(gb_per_s, source)
         for name in (path, f"{path}{nvlinks}" if path == NVLINK and nvlinks else path)
-        for source, figures in _table().get((gpu, gpus_per_node, nodes, name, collective), {}).items()
+        for source, figures in _floors().get((gpu, gpus_per_node, nodes, name, collective), {}).items()
         if (gb_per_s := _between(figures, size_bytes)) is not None
     )
     return min(candidates, key=lambda floor: floor.gb_per_s, default=None)
 
 
 @cache
-def _table() -> dict[_Hardware, dict[str, dict[int, float]]]:
+def _floors() -> dict[_Hardware, dict[str, dict[int, float]]]:
     """Return the floors by hardware, source and size in bytes."""
-    table: dict[_Hardware, dict[str, dict[int, float]]] = {}
-    text = get_data("components.validation", "floors.csv") or b""
-    for row in csv.DictReader(text.decode().splitlines()):
+    floors: dict[_Hardware, dict[str, dict[int, float]]] = {}
+    for row in table(get_data("components.validation", "floors.csv")):
         hardware = row["gpu"], int(row["gpus_per_node"]), int(row["nodes"]), row["transport"], row["collective"]
-        figures = table.setdefault(hardware, {}).setdefault(row["source"], {})
+        figures = floors.setdefault(hardware, {}).setdefault(row["source"], {})
         figures[parse_size(row["size"])] = float(row["gb_per_s"]) * float(row["fraction"])
-    return table
+    return floors
 
 
 def _between(figures: dict[int, float], size_bytes: int) -> float | None:

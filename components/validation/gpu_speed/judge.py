@@ -11,13 +11,13 @@ down.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pkgutil import get_data
 from statistics import median
 
+from components.validation.model import table
 from components.validation.preflight.findings import Finding, finding, unjudged
 from components.validation.preflight.gpu_health import Reading
 
@@ -255,12 +255,11 @@ class Kind:
 
 def kind_of(name: str) -> Kind | None:
     """Return the kind of a product name; None if the table does not have it."""
-    return _table().get(name)
+    return _kinds().get(name)
 
 
 @cache
-def _table() -> Mapping[str, Kind]:
-    text = get_data("components.validation.gpu_speed", "kinds.csv") or b""
+def _kinds() -> Mapping[str, Kind]:
     return {
         row["name"]: Kind(
             row["title"],
@@ -268,5 +267,5 @@ def _table() -> Mapping[str, Kind]:
             float(row["memory_gb_per_s"]) * float(row["memory_share"]),
             float(row["matrix_tflops"]) * float(row["matrix_share"]),
         )
-        for row in csv.DictReader(text.decode().splitlines())
+        for row in table(get_data("components.validation.gpu_speed", "kinds.csv"))
     }

@@ -1,7 +1,8 @@
 """Checks of a node's settings for jobs, its clock and memory, and of versions with published security holes.
 
 A time service must keep the node's clock: munge and the share need it. An old version is only info and never drains a
-node. The table of versions is as old as this release of tailrack: it contains only what the named bulletins say.
+node. versions.csv is as old as this release of tailrack: it contains only what the named bulletins say, NVIDIA's of
+January (5747), May (5821) and September 2026 (5861).
 Enroot, Pyxis and the kernel have no row: no bulletin for Enroot and Pyxis was found, and distributions fix kernels
 under their own versions.
 """
@@ -12,11 +13,13 @@ import gzip
 import os
 import re
 import resource
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from pkgutil import get_data
 from typing import NamedTuple
 
+from components.validation.model import table
 from components.validation.preflight.adapters import whole_number
 from components.validation.preflight.findings import Finding, finding
 from components.validation.preflight.neighbour import CLOCK
@@ -139,67 +142,40 @@ def check_profiling(root: Path = Path("/")) -> Iterator[Finding]:
 
 VERSIONS = "versions"
 _MOST_BYTES = 32_000_000
-_NVIDIA = "https://nvidia.custhelp.com/app/answers/detail/a_id"
 Version = tuple[int, ...]
 
 
 class Fix(NamedTuple):
-    """The release that closes a hole, the hole, and the address of the bulletin."""
+    """The release that closes a hole of a product: a row of versions.csv, which has the newest fix of each branch.
 
+    parts    how many numbers of a version name its branch; each branch has its own fixes
+    source   the address of the bulletin
+    """
+
+    product: str
+    parts: int
     release: str
     hole: str
     source: str
 
 
-@dataclass(frozen=True)
-class Product:
-    """A program with its fixes.
-
-    parts    numbers of a version that name its branch; each branch has its own fixes
-    fixes    the newest fix of each branch
-    """
-
-    name: str
-    parts: int
-    fixes: tuple[Fix, ...]
-
-    def missing(self, version: str) -> Fix | None:
-        """Return the fix that a version lacks: its branch's, or the newest if its branch gets no fixes."""
-        own = numbers(version)
-        if not own:
-            return None
-        for fix in self.fixes:
-            if numbers(fix.release)[: self.parts] == own[: self.parts]:
-                return fix if own < numbers(fix.release) else None
-        newest = max(self.fixes, key=lambda fix: numbers(fix.release))
-        return newest if own < numbers(newest.release) else None
+@cache
+def _fixes() -> Sequence[Fix]:
+    return [
+        Fix(**{**row, "parts": int(row["parts"])})
+        for row in table(get_data("components.validation.preflight", "versions.csv"))
+    ]
 
 
-def _driver(release: str, hole: str, bulletin: int) -> Fix:
-    return Fix(release, hole, f"{_NVIDIA}/{bulletin}/")
+def missing(product: str, version: str) -> Fix | None:
+    """Return the fix that a version lacks: its branch's, or the newest if its branch gets no fixes."""
+    own, fixes = numbers(version), [fix for fix in _fixes() if fix.product == product]
+    branch = [fix for fix in fixes if numbers(fix.release)[: fix.parts] == own[: fix.parts]]
+    newest = max(branch or fixes, key=lambda fix: numbers(fix.release))
+    return newest if own and own < numbers(newest.release) else None
 
 
-def _slurm(release: str) -> Fix:
-    tag = f"slurm-{release.replace('.', '-')}-1"
-    return Fix(release, "CVE-2026-65107", f"https://github.com/SchedMD/slurm/releases/tag/{tag}")
-
-
-# Bulletins of January (5747), May (5821) and September 2026 (5861).
-DRIVER = Product(
-    "NVIDIA driver",
-    1,
-    (
-        _driver("535.309.01", "CVE-2026-24194", 5821),
-        _driver("570.211.01", "CVE-2025-33219", 5747),
-        _driver("580.178.04", "CVE-2026-47501", 5861),
-        _driver("590.48.01", "CVE-2025-33219", 5747),
-        _driver("595.91.07", "CVE-2026-47501", 5861),
-        _driver("610.57.04", "CVE-2026-47501", 5861),
-        _driver("615.71.09", "CVE-2026-47501", 5861),
-    ),
-)
-TOOLKIT = Product("NVIDIA Container Toolkit", 0, (Fix("1.19.1", "CVE-2026-24260", f"{_NVIDIA}/5850/"),))
-SLURM = Product("Slurm", 2, (_slurm("25.05.9"), _slurm("25.11.8")))
+DRIVER, TOOLKIT, SLURM = "NVIDIA driver", "NVIDIA Container Toolkit", "Slurm"
 # Packages with upstream's versions. The library has the toolkit's version, and Enroot uses it without the toolkit.
 UPSTREAM = {"nvidia-container-toolkit": TOOLKIT, "libnvidia-container-tools": TOOLKIT, "slurm-smd-slurmd": SLURM}
 # Packages of distributions, which close holes without a new version and name them in their changelog.
@@ -231,15 +207,15 @@ def check_versions(root: Path = Path("/")) -> Iterator[Finding]:
     for name, version in installed(text_of(root / "var/lib/dpkg/status")).items():
         if name in UPSTREAM:
             yield from _lacking(UPSTREAM[name], version)
-        elif fix := OF_DISTRIBUTIONS[name].missing(version):
+        elif fix := missing(OF_DISTRIBUTIONS[name], version):
             changelog = _changelog(root, name)
             if changelog and fix.hole not in changelog:
                 yield from _lacking(OF_DISTRIBUTIONS[name], version)
 
 
-def _lacking(product: Product, version: str) -> Iterator[Finding]:
-    if fix := product.missing(version):
-        seen = f"{product.name} {version} is older than {fix.release}, which closes {fix.hole} ({fix.source})"
+def _lacking(product: str, version: str) -> Iterator[Finding]:
+    if fix := missing(product, version):
+        seen = f"{product} {version} is older than {fix.release}, which closes {fix.hole} ({fix.source})"
         yield finding("info", VERSIONS, seen, "update it (docs/day-2.md, updates)")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from components.validation.preflight.drain import NOTE_PREFIX, new_comment, note_in
 from components.validation.preflight.findings import finding
-from components.validation.preflight.node import DRIVER, SLURM, TOOLKIT, Product, check_versions
+from components.validation.preflight.node import DRIVER, SLURM, TOOLKIT, check_versions, missing
 
 STATUS = (Path(__file__).parents[3] / "fixtures/dpkg/status-of-one-package").read_text(encoding="utf-8")
 
@@ -42,9 +42,9 @@ def seen(root: Path) -> list[str]:
         (TOOLKIT, None, ["1.20.0~rc.1-1"]),
     ],
 )
-def test_a_version_lacks_the_fix_of_its_branch(product: Product, lacks: str | None, versions: list[str]) -> None:
+def test_a_version_lacks_the_fix_of_its_branch(product: str, lacks: str | None, versions: list[str]) -> None:
     for version in versions:
-        fix = product.missing(version)
+        fix = missing(product, version)
         assert (fix.release if fix else None) == lacks, version
 
 
