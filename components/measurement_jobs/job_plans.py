@@ -15,7 +15,6 @@ from components.measurement_jobs.plan import (
     Node,
     any_nodes,
     gpu_part,
-    nccl_job,
     prepare_options,
     validation_job,
 )
@@ -266,7 +265,7 @@ def _plan(validation: Validation) -> dict[str, object]:
     cpu = at_gate(validation, "tcp-cpu", iterations=max(LEAST_ITERATIONS, validation.iterations))
     gpu = at_gate(nccl, "nccl-tests", collective=nccl.collective, runs=RUNS)
     minutes = validation.time_limit_minutes
-    on_gpus = gpu_part(validation, gpu, nccl_job(SCOPE, validation.nccl, minutes), {})
+    on_gpus = gpu_part(validation, gpu, SCOPE, {})
     on_gpus["more_collectives"] = ()
     on_gpus["nccl_job"] = _behind_all_jobs(on_gpus["nccl_job"])
     # The command line of sbatch names the node.

@@ -139,7 +139,7 @@ def plan(
         "run_seconds": run_seconds(settings),
         **any_nodes(settings.nodes),
         "measurement_seconds": measurement_seconds(settings),
-        **_on_gpus(scope, settings, on_gpus, mpi_of(nodes, settings)),
+        **(gpu_part(settings, on_gpus, scope, mpi_of(nodes, settings)) if on_gpus else {"nccl": None}),
     }
 
 
@@ -158,16 +158,8 @@ def measurement_seconds(settings: Validation) -> int:
     return 4 * run_seconds(settings)
 
 
-def _on_gpus(
-    scope: str, settings: Validation, measurement: Measurement | None, mpi: Mapping[str, str]
-) -> dict[str, Any]:
-    if measurement is None:
-        return {"nccl": None}
-    return gpu_part(settings, measurement, nccl_job(scope, settings.nccl, settings.time_limit_minutes), mpi)
-
-
-def gpu_part(settings: Validation, measurement: Measurement, job: str, mpi: Mapping[str, str]) -> dict[str, Any]:
-    """Return the part of a plan for GPUs. `job`: the text for sbatch."""
+def gpu_part(settings: Validation, measurement: Measurement, scope: str, mpi: Mapping[str, str]) -> dict[str, Any]:
+    """Return the part of a plan for GPUs."""
     measurement_json = settings_json(measurement)
     del measurement_json["ranks"], measurement_json["nodes"]
     return {
@@ -179,7 +171,7 @@ def gpu_part(settings: Validation, measurement: Measurement, job: str, mpi: Mapp
         },
         "more_collectives": settings.nccl.more_collectives,
         "gpus_per_process": settings.nccl.gpus_per_process,
-        "nccl_job": job,
+        "nccl_job": nccl_job(scope, settings.nccl, settings.time_limit_minutes),
         "build": _build_environment(settings),
     }
 

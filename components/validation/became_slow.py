@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.validation.figures import LARGEST_SPREAD_OF_SOCKETS, largest_spread
@@ -64,9 +64,6 @@ class Record:
     own: tuple[str, int] | None = None
     trying: bool = False
     forgotten: bool = False
-
-    def plain(self) -> dict[str, Any]:
-        return asdict(self)
 
     def about(self, of: Mapping[str, Any]) -> Record:
         """Return the record if it is about the same machine and measurement; else an empty one with the same drain."""

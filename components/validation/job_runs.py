@@ -18,7 +18,7 @@ from components.validation.groups import NO_GPU, count
 from components.validation.job_files import training_files
 from components.validation.slurm_jobs import Limits, Order, answer, limits_of, run_jobs, say
 from components.validation.storage_job import FIGURES_FILE, PLAN
-from components.validation.storage_node import remove
+from components.validation.this_node import remove
 from components.validation.training_verdict import judge_training
 
 

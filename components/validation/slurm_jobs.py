@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import shlex
-import shutil
 import signal
 import stat
 import subprocess
@@ -30,6 +29,7 @@ from components.slurm_commands.jobs import Job
 from components.slurm_commands.slurm import SlurmError
 from components.validation.job_files import PROGRAM, job_program
 from components.validation.preflight.drain import ERRORS_OF_SLURM
+from components.validation.this_node import remove
 
 # Long outputs keep their start (ranks and devices) and end (the table); the middle may be a log.
 OUTPUT_LIMIT = 200_000
@@ -141,23 +141,11 @@ def say(message: str) -> None:
     sys.stderr.write(message + "\n")
 
 
-def _run(command: Sequence[str], folder: Path | None) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return subprocess.CompletedProcess(command, 124, "", str(error))
-
-
 def _empty(folder: Path) -> None:
     """Empty a folder but keep it: nodes that have opened it would not see a new one."""
     with contextlib.suppress(OSError):
-        for entry in os.scandir(folder) if not folder.is_symlink() else ():
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            else:
-                Path(entry.path).unlink()
+        for path in folder.iterdir() if not folder.is_symlink() else ():
+            remove(path)
 
 
 def _submit(order: Order) -> _Job:
@@ -180,7 +168,12 @@ def _submit(order: Order) -> _Job:
         (order.folder / name).unlink(missing_ok=True)  # writing to a FIFO would block
         (order.folder / name).write_bytes(data)
     command = ["sbatch", "--parsable", f"--output={order.folder}/output", *options]
-    process = _run(command, order.folder)
+    try:
+        process = subprocess.run(
+            command, cwd=order.folder, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Refused(f"{' '.join(command)}: {error}") from None
     number = process.stdout.strip().partition(";")[0]
     if process.returncode or not number.isdecimal():
         raise Refused(f"{' '.join(command)}: {process.stderr.strip() or process.stdout.strip()}")

@@ -18,6 +18,7 @@ from typing import Any
 from components.validation import storage_node
 from components.validation.job_files import PROGRAM
 from components.validation.storage_figures import StorageFigures, line_of, read_storage
+from components.validation.this_node import remove
 from components.validation.untrusted import read
 
 PLAN = "plan.json"
@@ -125,6 +126,6 @@ def _clean(task: Task, nodes: Sequence[str]) -> None:
     if target.place == storage_node.IN_SCRATCH:
         return  # Slurm's epilog removes a job's scratch folder, also when the job is killed
     try:
-        storage_node.remove(target.folder())
+        remove(target.folder())
     except storage_node.Problem:  # a mount that this node does not have
         replace(task, seconds=_CLEAN_SECONDS).run(nodes[:1], storage_node.CLEAN)

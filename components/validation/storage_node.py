@@ -19,7 +19,6 @@ import getpass
 import json
 import os
 import re
-import shutil
 import signal
 import stat
 import sys
@@ -32,7 +31,7 @@ from typing import Any
 from components.validation import fio
 from components.validation.model import format_size
 from components.validation.storage_figures import FILES, LATE, LATENCY, READ, RUNS, WRITE, line_of
-from components.validation.this_node import node_name, output_of
+from components.validation.this_node import node_name, output_of, remove
 from components.validation.untrusted import read
 
 ALL, WRITE_PART, READ_PART, CLEAN = "all", "write", "read", "clean"
@@ -108,15 +107,6 @@ def measure(target: Target, part: str, node: str, source: str) -> str:
         return line_of(node, target.name, problem=str(problem))
     except OSError as error:
         return line_of(node, target.name, problem=_sentence(error, target))
-
-
-def remove(path: Path) -> None:
-    """Remove a measuring folder or a file in it. A link is removed, and never followed."""
-    with contextlib.suppress(OSError):
-        if stat.S_ISDIR(path.lstat().st_mode):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink()
 
 
 def _all(target: Target, folder: Path, node: str, _: str) -> dict[str, Any]:

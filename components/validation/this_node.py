@@ -5,10 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import socket
+import stat
 import struct
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +79,12 @@ def save(path: Path, value: object, mode: int = 0o600) -> None:
         file.write(value if isinstance(value, str) else json.dumps(value))
         os.fchmod(descriptor, mode)
     Path(name).replace(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with its content, as far as possible. A link is removed, and never followed."""
+    with suppress(OSError):
+        if stat.S_ISDIR(path.lstat().st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()

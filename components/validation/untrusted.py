@@ -6,7 +6,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
@@ -104,14 +104,10 @@ def lines_in(output: str, word: str) -> str:
 
 def data_in(output: str, word: str) -> dict[str, Any]:
     """Return the data of a kind by node, from each node's first line that is well-formed."""
-    return dict(_data(output.split("\n"), word))
-
-
-def _data(lines: Iterable[str], word: str) -> Iterable[tuple[str, Any]]:
-    seen = set()
-    for text in lines:
+    data: dict[str, Any] = {}
+    for text in output.split("\n"):
         match = _LINE.fullmatch(text.rstrip())
-        if match and match[1] == word and match[2] not in seen:
+        if match and match[1] == word and match[2] not in data:
             with suppress(ValueError, RecursionError):
-                yield match[2], json.loads(match[3])
-                seen.add(match[2])
+                data[match[2]] = json.loads(match[3])
+    return data

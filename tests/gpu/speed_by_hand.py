@@ -6,6 +6,7 @@ It needs only this checkout and NVIDIA's driver.
 import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -15,4 +16,4 @@ from components.validation.gpu_speed.node import readings
 if __name__ == "__main__":
     start = time.monotonic()
     found = readings()
-    print(json.dumps({"seconds": round(time.monotonic() - start, 1), "gpus": [gpu.plain() for gpu in found]}, indent=1))
+    print(json.dumps({"seconds": round(time.monotonic() - start, 1), "gpus": [asdict(gpu) for gpu in found]}, indent=1))

@@ -84,14 +84,9 @@ class Cuda:
         self._call("cuMemHostAlloc", byref(pointer), c_size_t(size), c_uint(0))
         return pointer
 
-    def to_gpu(self, target: c_uint64, source: c_void_p, size: int) -> None:
-        self._call("cuMemcpyHtoDAsync_v2", target, source, c_size_t(size), self.stream)
-
-    def to_host(self, target: c_void_p, source: c_uint64, size: int) -> None:
-        self._call("cuMemcpyDtoHAsync_v2", target, source, c_size_t(size), self.stream)
-
-    def inside(self, target: c_uint64, source: c_uint64, size: int) -> None:
-        self._call("cuMemcpyDtoDAsync_v2", target, source, c_size_t(size), self.stream)
+    def copy(self, way: str, target: c_uint64 | c_void_p, source: c_uint64 | c_void_p, size: int) -> None:
+        """Start a copy from the host to the GPU (HtoD), back (DtoH), or inside the GPU's memory (DtoD)."""
+        self._call(f"cuMemcpy{way}Async_v2", target, source, c_size_t(size), self.stream)
 
     def seconds(self, launch: Callable[[], None], count: int = 1) -> float:
         """Return how long the GPU takes for `count` launches."""
@@ -202,7 +197,7 @@ def _fill(gpu: Cuda, matrix: c_uint64, size: int) -> None:
     ctypes.memmove(piece, bytes(data), _PIECE)
     for start in range(0, size, _PIECE):
         target = c_uint64(matrix.value + start)
-        gpu.seconds(lambda target=target: gpu.to_gpu(target, piece, _PIECE))  # type: ignore[misc]
+        gpu.seconds(lambda target=target: gpu.copy("HtoD", target, piece, _PIECE))  # type: ignore[misc]
 
 
 _HOST_BYTES = 256 << 20
@@ -252,8 +247,8 @@ def _copies(gpu: Cuda, uuid: str) -> dict[str, Any]:
 
     def once() -> None:
         for name, launch in (
-            ("host_to_gpu", lambda: gpu.to_gpu(memory, host, size)),
-            ("gpu_to_host", lambda: gpu.to_host(host, memory, size)),
+            ("host_to_gpu", lambda: gpu.copy("HtoD", memory, host, size)),
+            ("gpu_to_host", lambda: gpu.copy("DtoH", host, memory, size)),
         ):
             best[name] = max(best[name], size / gpu.each(launch, _ROUND_SECONDS) / 1e9)
 
@@ -266,7 +261,9 @@ def _inside(gpu: Cuda) -> float:
     """Return the bandwidth of its memory in GB/s, reading and writing."""
     size = min(_MOST_BYTES, gpu.free // 4)
     source, target = gpu.memory(size), gpu.memory(size)
-    seconds = min(gpu.each(lambda: gpu.inside(target, source, size), _ROUND_SECONDS) for _ in range(_LEAST_ROUNDS))
+    seconds = min(
+        gpu.each(lambda: gpu.copy("DtoD", target, source, size), _ROUND_SECONDS) for _ in range(_LEAST_ROUNDS)
+    )
     gpu.release(source)
     gpu.release(target)
     return 2 * size / seconds / 1e9

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -151,13 +151,10 @@ class Reading:
         """Return its name in messages, such as `GPU 3 (0000:0a:00.0)`."""
         return f"GPU {self.bus}" if self.minor is None else f"GPU {self.minor} ({self.bus})"
 
-    def plain(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def line(node: str, readings: Sequence[Reading]) -> str:
     """Return one line of a job's output."""
-    return line_of(WORD, node, [reading.plain() for reading in readings[:MOST_GPUS]])
+    return line_of(WORD, node, [asdict(reading) for reading in readings[:MOST_GPUS]])
 
 
 def read_readings(data: object) -> list[Reading]:

@@ -2,9 +2,8 @@
 
 A time service must keep the node's clock: munge and the share need it. An old version is only info and never drains a
 node. versions.csv is as old as this release of tailrack: it contains only what the named bulletins say, NVIDIA's of
-January (5747), May (5821) and September 2026 (5861).
-Enroot, Pyxis and the kernel have no row: no bulletin for Enroot and Pyxis was found, and distributions fix kernels
-under their own versions.
+January (5747), May (5821) and September 2026 (5861). Enroot, Pyxis and the kernel have no row: no bulletin for Enroot
+and Pyxis was found, and distributions fix kernels under their own versions.
 """
 
 from __future__ import annotations
@@ -161,10 +160,8 @@ class Fix(NamedTuple):
 
 @cache
 def _fixes() -> Sequence[Fix]:
-    return [
-        Fix(**{**row, "parts": int(row["parts"])})
-        for row in table(get_data("components.validation.preflight", "versions.csv"))
-    ]
+    rows = table(get_data("components.validation.preflight", "versions.csv"))
+    return [Fix(row["product"], int(row["parts"]), row["release"], row["hole"], row["source"]) for row in rows]
 
 
 def missing(product: str, version: str) -> Fix | None:

@@ -12,7 +12,6 @@ is still slow.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import os
 import signal
@@ -20,10 +19,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from components.node.failure import Failure
+from components.node.locks import Lock
 from components.node.pack import ROOT
 from components.node.waiting import within
 from components.roles.monitoring.health.gpu_records import GpuRecords
@@ -162,7 +163,6 @@ def _figure(entry: Mapping[str, Any], report: Mapping[str, Any], node: Node, rec
 
 SETTINGS = Path("/etc/tailrack/deep-check.json")
 RECORDS = Path("/var/lib/tailrack/deep-check")
-PRIVATE = Path("/run/tailrack-private")
 RESERVATION = "tailrack-deep-check-"
 # Time until the next check after a check without a figure.
 RETRY_SECONDS = 3600
@@ -194,7 +194,7 @@ class DeepCheck:
 
     def save(self, node: Node, record: Record) -> None:
         """Write a node's record, readable by root only."""
-        save(self.records / f"{node.name}.json", record.plain())
+        save(self.records / f"{node.name}.json", asdict(record))
 
     def settle(self, node: Node) -> Record:
         """Return a node's record, updated for a check that was cut off or a drain that a person changed."""
@@ -351,18 +351,17 @@ def run(checks: DeepCheck, names: Sequence[str]) -> int:
         chosen = sorted(ready, key=lambda name: records[name].due)
     status = 0
     for batch in batches(chosen, checks.settings["at_once"]):
-        with (PRIVATE / "measure.lock").open("a") as lock:
-            # A measurement of `up` and this check would each find the other's nodes busy.
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                log("another measurement is running; the remaining nodes are checked next time")
-                return status
-            with ThreadPoolExecutor(len(batch)) as pool:
-                for name, done in [(name, pool.submit(checks.check, name)) for name in batch]:
-                    if error := done.exception():
-                        log(f"{name}: {error}")
-                        status = 1
+        # A measurement of `up` and this check would each find the other's nodes busy.
+        try:
+            lock = Lock("measure", seconds=0)
+        except Failure:
+            log("another measurement is running; the remaining nodes are checked next time")
+            return status
+        with lock, ThreadPoolExecutor(len(batch)) as pool:
+            for name, done in [(name, pool.submit(checks.check, name)) for name in batch]:
+                if error := done.exception():
+                    log(f"{name}: {error}")
+                    status = 1
         # Let a measurement that waits for the lock take it.
         time.sleep(1)
     return status
@@ -383,16 +382,15 @@ def main(argv: Sequence[str]) -> int:
     # SystemExit runs `finally` blocks, so nodes are put in order when systemd stops this program; the measuring program
     # cancels its own jobs.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    PRIVATE.mkdir(mode=0o700, exist_ok=True)
     RECORDS.mkdir(mode=0o700, parents=True, exist_ok=True)
+    checks = DeepCheck(json.loads(SETTINGS.read_text(encoding="utf-8")))
     try:
-        checks = DeepCheck(json.loads(SETTINGS.read_text(encoding="utf-8")))
-        with (PRIVATE / "deep-check.lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                sys.stderr.write("tailrack-deep-check: it is already running; next: wait until that run ends\n")
-                return 1
+        lock = Lock("deep-check", seconds=0)
+    except Failure:
+        sys.stderr.write("tailrack-deep-check: it is already running; next: wait until that run ends\n")
+        return 1
+    try:
+        with lock:
             names = [node.name for node in slurm.nodes(*arguments.nodes)] if arguments.nodes else []
             if not arguments.forget:
                 return run(checks, names)

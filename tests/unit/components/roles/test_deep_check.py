@@ -4,13 +4,14 @@ import fcntl
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.measurement_jobs.job_plans import NICE, deep_check_text
+from components.node import locks
 from components.roles.monitoring.health import deep_check, gpu_records
 from components.roles.monitoring.health.deep_check import DeepCheck, run
 from components.roles.order import roles
@@ -105,7 +106,7 @@ def case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Case:
     fake = FakeSlurm()
     monkeypatch.setattr(slurm, "nodes", fake.nodes)
     monkeypatch.setattr(slurm, "scontrol", fake.scontrol)
-    monkeypatch.setattr(deep_check, "PRIVATE", tmp_path)
+    monkeypatch.setattr(locks, "PRIVATE", str(tmp_path))
     monkeypatch.setattr(deep_check, "REPORTS", tmp_path / "validation")
     monkeypatch.setattr(gpu_records, "FINDINGS", tmp_path / "gpu-findings.json")
     monkeypatch.setattr(time, "sleep", lambda _: None)
@@ -190,7 +191,7 @@ def test_one_that_is_drained_and_still_has_a_job_stays_ours(slow: Case) -> None:
 def test_a_check_that_was_cut_off_leaves_no_slow_node_at_work(slow: Case) -> None:
     # As it is after the loss of power in the middle of a second look.
     record = replace(slow.record, trying=True)
-    (slow.kept / "a1.json").write_text(json.dumps(record.plain()))
+    (slow.kept / "a1.json").write_text(json.dumps(asdict(record)))
     slow.slurm.reservations.add("tailrack-deep-check-a1")
     slow.slurm.set("a1", *IDLE)
     slow.play(names=())

@@ -102,7 +102,7 @@ def test_a_clear_fault_drains_the_node_and_names_the_gpu(monkeypatch: pytest.Mon
     fake, played = FakeSlurm(), list[Any]()
     monkeypatch.setattr("components.slurm_commands.slurm.nodes", fake.nodes)
     monkeypatch.setattr("components.slurm_commands.slurm.scontrol", fake.scontrol)
-    monkeypatch.setattr(deep_check, "PRIVATE", tmp_path)
+    monkeypatch.setattr("components.node.locks.PRIVATE", str(tmp_path))
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(deep_check, "REPORTS", tmp_path / "validation")
     monkeypatch.setattr(gpu_records, "FINDINGS", tmp_path / "shown.json")

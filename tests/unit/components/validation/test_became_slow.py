@@ -1,6 +1,7 @@
 """Whether a node has become slow since it joined: which figures speak against it, and what is remembered."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -71,8 +72,8 @@ def test_a_node_is_judged_by_the_better_of_two_checks(one: Measured, other: Meas
 
 def test_a_record_is_read_as_it_was_kept_and_damage_is_none() -> None:
     whole = Record({"gpus": "h200:8"}, 364.8, JOINED, 180.1, ("x",), 7.0, 5.0, ("y",), ("why", 9), trying=True)
-    assert read_or_default(Record, json.loads(json.dumps(whole.plain()))) == whole
-    damage: tuple[object, ...] = (None, [], {"own": 3}, {**whole.plain(), "new": 1}, {**whole.plain(), "due": "x"})
+    assert read_or_default(Record, json.loads(json.dumps(asdict(whole)))) == whole
+    damage: tuple[object, ...] = (None, [], {"own": 3}, {**asdict(whole), "new": 1}, {**asdict(whole), "due": "x"})
     for damaged in damage:
         assert read_or_default(Record, damaged, exact=True) == Record()
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +231,6 @@ BAD = [{"bus": H200.bus, key: value} for key, values in WRONG.items() for value 
 
 @pytest.mark.parametrize("bad", [{"bus": "../../etc"}, {"bus": 3}, {}, {"bus": H200.bus, "more": 1}, *BAD, 7, None])
 def test_a_users_output_does_not_replace_a_reading(bad: object) -> None:
-    good = H200.plain()
+    good = asdict(H200)
     text = f"# tailrack gpu-speed a1 {json.dumps([bad, good])}\n"
     assert read_lines(text) == {"a1": [H200]}

@@ -347,7 +347,7 @@ def test_a_jobs_folder_is_emptied_and_stays_the_same_one(monkeypatch: pytest.Mon
     (folder / "loop").symlink_to(tmp_path)
     (folder / "old").write_text("old")
     seen = folder.stat().st_ino
-    monkeypatch.setattr(slurm_jobs, "_run", lambda *_: subprocess.CompletedProcess((), 0, "7\n", ""))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess((), 0, "7\n", ""))
     slurm_jobs._submit(Order(folder, ("a",), {"job.sh": "true"}))
     assert {path.name for path in folder.iterdir()} == {"job.sh", "repeat", "tailrack.pyz"}
     assert folder.stat().st_ino == seen
