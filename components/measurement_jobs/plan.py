@@ -187,12 +187,12 @@ def _build_environment(settings: Validation) -> str:
     nccl = settings.nccl
     if nccl.program or nccl.image:
         return ""
-    values = {
-        "TAILRACK_SOURCE": nccl.source or SOURCE,
-        "TAILRACK_SHA256": nccl.source_sha256 or SOURCE_SHA256,
-        "TAILRACK_COLLECTIVES": " ".join((nccl.collective, *nccl.more_collectives)),
-    }
-    return "\n".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
+    collectives = " ".join((nccl.collective, *nccl.more_collectives))
+    return (
+        f"TAILRACK_SOURCE={shlex.quote(nccl.source or SOURCE)}\n"
+        f"TAILRACK_SHA256={shlex.quote(nccl.source_sha256 or SOURCE_SHA256)}\n"
+        f"TAILRACK_COLLECTIVES={shlex.quote(collectives)}"
+    )
 
 
 def validation_job(scope: str, nodes: tuple[str, ...], measurement: Measurement, minutes: int, switches: int) -> str:

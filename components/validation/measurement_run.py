@@ -23,7 +23,7 @@ from components.validation.preflight.gpu_health import WORD as GPU_SPEED
 from components.validation.results import Conditions, judge_group, judge_scope, needs_search, settings_json
 from components.validation.slow_nodes import LEAST_NODES, Groups, suspects
 from components.validation.slurm_jobs import REPEAT, Limits, Order, Refused, answer, run_jobs, say
-from components.validation.transport import SOCKETS, expect
+from components.validation.transport import SOCKETS
 from components.validation.untrusted import lines_in
 from components.validation.verdict import Result
 
@@ -182,10 +182,7 @@ class MeasurementRun:
         del nccl["most_gpus"], nccl["mpi"]
         socket_bytes = nccl.pop("socket_max_bytes")
         settings = Measurement(**nccl, ranks=group.ranks, nodes=len(group.nodes))
-        expected = expect(
-            group.nodes, facts, self.conditions.interface, spans=self.conditions.spans, rdma=self.conditions.rdma
-        )
-        over_sockets = expected.transport == SOCKETS
+        over_sockets = self.conditions.expect(group.nodes, facts).transport == SOCKETS
         sizes = [size for size in settings.sizes() if size <= socket_bytes]
         if not over_sockets or settings.gate_bytes <= socket_bytes or not sizes:
             return settings

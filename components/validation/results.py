@@ -24,7 +24,7 @@ from components.validation.groups import Group, single_node_groups
 from components.validation.model import NO_REPORT, JobReport, Measurement, format_size, parse_size, table
 from components.validation.preflight.findings import Finding
 from components.validation.slow_nodes import Suspect, plain
-from components.validation.transport import ANY_RDMA, NVLINK, expect, read_transport
+from components.validation.transport import ANY_RDMA, NVLINK, Expected, expect, read_transport
 from components.validation.untrusted import Name, read, value_of
 from components.validation.verdict import Result, Verdict, judge
 
@@ -62,6 +62,10 @@ class Conditions:
     rdma: str = ANY_RDMA
     mpi: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    def expect(self, nodes: tuple[str, ...], facts: Mapping[str, FabricFacts]) -> Expected:
+        """Return the transport that should carry the data between the nodes' GPUs."""
+        return expect(nodes, facts, self.interface, spans=self.spans, rdma=self.rdma)
+
 
 def settings_json(settings: Measurement) -> dict[str, Any]:
     """Return the settings to store with the report, without floors: those are applied later."""
@@ -91,7 +95,7 @@ def judge_group(
         raise ValueError("the job report has no settings")
     gpus = value_of(_GPUS, entry["gpus"])
     group = Group(", ".join(sorted(set(gpus.values()))), tuple(sorted(gpus)), settings.ranks // settings.nodes)
-    expected = expect(group.nodes, facts, conditions.interface, spans=conditions.spans, rdma=conditions.rdma)
+    expected = conditions.expect(group.nodes, facts)
     used = read_transport(report.log + report.output, settings.nodes).name or ""
     # A machine that has lost an NVLink keeps its kind's floor.
     meshed = len(group.nodes) == 1 and all(node in facts and facts[node].meshed for node in group.nodes)

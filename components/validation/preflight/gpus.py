@@ -18,6 +18,7 @@ from components.validation.preflight.gpu_health import (
     read_smi,
     throttle_reasons,
 )
+from components.validation.preflight.node import numbers
 
 COUNT, DRIVER, HEALTH, FABRIC = "GPU count", "GPU driver", "GPU health", "fabric manager"
 _MISSING = (
@@ -208,7 +209,7 @@ def with_comparison(findings: Mapping[str, Sequence[Finding]]) -> dict[str, list
     }
     counts = Counter(drivers.values())
     # If drivers are equally common, the newest one is the expected one.
-    expected = max(counts, key=lambda version: (counts[version], _parts(version)), default="")
+    expected = max(counts, key=lambda version: (counts[version], numbers(version)), default="")
     extra = {
         node: finding(
             "error", DRIVER, f"{version} here, {expected} on {counts[expected]} of {len(drivers)} nodes",
@@ -218,7 +219,3 @@ def with_comparison(findings: Mapping[str, Sequence[Finding]]) -> dict[str, list
         if version != expected
     }  # fmt: skip
     return {node: [*([extra[node]] if node in extra else []), *items] for node, items in findings.items()}
-
-
-def _parts(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isascii() and part.isdecimal())

@@ -88,7 +88,6 @@ def check_paths(task: Task, job: str) -> list[Finding]:
     ports = neighbour.speed_ports(data_ports(health_of(HEALTH)))
     rdma_servers = neighbour.serve_speed(job, ports) if task.serves else []
     server = neighbour.Server(task.name, job, own_address)
-    server.start()
     items = []
     if not server.listens:
         seen = f"none of the ports {', '.join(map(str, neighbour.ports_of(job)))} is free on this node"

@@ -91,35 +91,21 @@ def _send_line(connection: socket.socket, **values: object) -> None:
     connection.sendall(json.dumps(values).encode() + b"\n")
 
 
-class Server(threading.Thread):
+class Server:
     """A server for the previous node of the ring, once for each path that it tests, until `stop`."""
 
     def __init__(self, node: str, job: str, fabric: str) -> None:
-        super().__init__(daemon=True)
         self.node, self.job, self.fabric = node, job, fabric
-        self.served = threading.Event()
-        self._end = threading.Event()
-        self._listener: socket.socket | None = None
-        self._on_fabric: socket.socket | None = None
-        if fabric:
-            # On a free port, as jobs use: the cluster's own ports, srun's among them, are closed there (role firewall).
-            with contextlib.suppress(OSError):
-                self._on_fabric = socket.create_server((fabric, 0))
-                self._on_fabric.settimeout(0.2)
-                threading.Thread(target=self._take, args=(self._on_fabric,), daemon=True).start()
-        for port in ports_of(job):
-            with contextlib.suppress(OSError):
-                self._listener = socket.create_server(("", port))
-                self._listener.settimeout(0.2)
-                break
+        self.served, self._end = threading.Event(), threading.Event()
+        # On a free port, as jobs use: the cluster's own ports, srun's among them, are closed there (role firewall).
+        self._on_fabric = _listen(fabric, 0) if fabric else None
+        self._listener = next(filter(None, (_listen("", port) for port in ports_of(job))), None)
+        for listener in filter(None, (self._on_fabric, self._listener)):
+            threading.Thread(target=self._take, args=(listener,), daemon=True).start()
 
     @property
     def listens(self) -> bool:
         return self._listener is not None
-
-    def run(self) -> None:
-        if self._listener is not None:
-            self._take(self._listener)
 
     def _take(self, listener: socket.socket) -> None:
         with listener:
@@ -143,8 +129,14 @@ class Server(threading.Thread):
 
     def stop(self) -> None:
         self._end.set()
-        if self._listener is not None:
-            self.join(1)
+
+
+def _listen(address: str, port: int) -> socket.socket | None:
+    with contextlib.suppress(OSError):
+        listener = socket.create_server((address, port))
+        listener.settimeout(0.2)
+        return listener
+    return None
 
 
 @dataclass(frozen=True)

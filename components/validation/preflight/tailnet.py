@@ -13,9 +13,8 @@ MOST_PEERS = 8  # per node: with all peers, a job of a thousand nodes would repo
 
 
 def read_path(text: str, address: str) -> str | None:
-    """Return `direct`, `peer-relay`, `relay` or `idle` for the peer with this address; None without such a peer."""
-    peers = (peer for peer in read_peers(text) if address in peer["TailscaleIPs"])
-    return next((path_of(peer) for peer in peers), None)
+    """Return the path to the peer with this address (path_of); None without such a peer."""
+    return next((path_of(peer) for peer in read_peers(text) if address in peer["TailscaleIPs"]), None)
 
 
 def read_peers(text: str) -> list[Mapping[str, Any]]:

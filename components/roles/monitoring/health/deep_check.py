@@ -332,11 +332,6 @@ def log(message: str) -> None:
     sys.stdout.flush()
 
 
-def batches(names: Sequence[str], size: int) -> list[Sequence[str]]:
-    """Split names into groups of at most `size`."""
-    return [names[start : start + size] for start in range(0, len(names), size)]
-
-
 def run(checks: DeepCheck, names: Sequence[str]) -> int:
     """Check these nodes, or all that are due. Return 1 if an error kept a node from being checked."""
     chosen = list(names)
@@ -349,8 +344,8 @@ def run(checks: DeepCheck, names: Sequence[str]) -> int:
         due = [node for node in slurm.nodes() if node.name in records.keys() - waiting]
         ready = [node.name for node in due if is_idle(node) or is_own(node, records[node.name])]
         chosen = sorted(ready, key=lambda name: records[name].due)
-    status = 0
-    for batch in batches(chosen, checks.settings["at_once"]):
+    status, at_once = 0, checks.settings["at_once"]
+    for batch in (chosen[start : start + at_once] for start in range(0, len(chosen), at_once)):
         # A measurement of `up` and this check would each find the other's nodes busy.
         try:
             lock = Lock("measure", seconds=0)

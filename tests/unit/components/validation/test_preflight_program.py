@@ -160,7 +160,6 @@ B1 = Peer("b1", "")
 def server(fabric: str = "") -> Iterator[neighbour.Server]:
     """The server of node b1 in job 1000."""
     made = neighbour.Server("b1", "1000", fabric)
-    made.start()
     try:
         yield made
     finally:
