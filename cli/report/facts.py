@@ -26,17 +26,37 @@ _REACHED = re.compile(
 
 
 @dataclass(frozen=True)
-class Scope:
-    """One measurement; `title` is unique among all of them: a single node is `node b1`."""
+class Judgement:
+    """One result; `title` is unique among all of them: a single node is `node b1`."""
 
-    name: str
     title: str
     result: Result
 
     @property
+    def verdict(self) -> str:
+        return str(self.result["verdict"])
+
+    @property
     def reason(self) -> str:
         """Return the reason of the verdict, which may contain output of programs on the nodes."""
-        return one_line(self.result["reason"])
+        return one_line(str(self.result["reason"]))
+
+    @property
+    def reasons(self) -> list[str]:
+        """Return further reasons."""
+        return []
+
+    @property
+    def retries(self) -> int:
+        """Return how often in a row it was BUSY before."""
+        return int(self.result.get("retries") or 0)
+
+
+@dataclass(frozen=True)
+class Scope(Judgement):
+    """One measurement of bus bandwidth."""
+
+    name: str
 
     @property
     def how(self) -> str:
@@ -117,29 +137,29 @@ def scopes(outputs: Mapping[str, Any]) -> list[Scope]:
     return [
         scope
         for name, result in scopes_of(results)
-        for scope in (Scope(name, name, result), *_further_collectives(name, result))
+        for scope in (Scope(name, result, name), *_further_collectives(name, result))
     ]
 
 
 def _further_collectives(name: str, result: Result) -> list[Scope]:
     empty: dict[str, Any] = {"preflight": {}, "suspects": [], "history": []}
     others = (result.get("collectives") or {}).items()
-    return [Scope(name, f"{name}, {collective}", {**result, **empty, **other}) for collective, other in others]
+    return [Scope(f"{name}, {collective}", {**result, **empty, **other}, name) for collective, other in others]
 
 
 def single_nodes(outputs: Mapping[str, Any]) -> list[Scope]:
     """Return the measurements of single nodes."""
     results = (outputs.get("validation") or {}).get(NODE) or {}
-    return [Scope(name, f"{NODE} {name}", results[name]) for name in sorted(results)]
+    return [Scope(f"{NODE} {name}", results[name], name) for name in sorted(results)]
 
 
 def separate_nodes(outputs: Mapping[str, Any]) -> list[Scope]:
     """Return the measurements of single nodes that are not also a site's measurement with the same verdict."""
-    sites = {(scope.result.get("job_id"), scope.result["verdict"]) for scope in scopes(outputs)}
+    sites = {(scope.result.get("job_id"), scope.verdict) for scope in scopes(outputs)}
     return [
         scope
         for scope in single_nodes(outputs)
-        if (job := scope.result.get("job_id")) is None or (job, scope.result["verdict"]) not in sites
+        if (job := scope.result.get("job_id")) is None or (job, scope.verdict) not in sites
     ]
 
 

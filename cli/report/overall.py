@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from cli.report.facts import scopes, separate_nodes
-from cli.report.storage import storage_of, training_of
+from cli.report.facts import Judgement, scopes, separate_nodes
+from cli.report.storage import of_jobs
 
 BAD_VERDICTS = ("FAIL", "UNSTABLE", "INCONCLUSIVE")
 # A measurement may find its nodes busy with other jobs this often in a row; from then on, no one has measured them.
@@ -15,34 +14,18 @@ MOST_BUSY = 2
 _WORST_FIRST = (*BAD_VERDICTS, "BUSY", "UNJUDGED", "PASS")
 
 
-@dataclass(frozen=True)
-class Judged:
-    """One judged thing: a node measured alone, a site, `cross-site`, the training benchmark, or storage."""
-
-    title: str
-    verdict: str
-    retries: int = 0  # how often in a row it was BUSY before
-
-    @property
-    def is_bad(self) -> bool:
-        """Return whether it makes `make up` exit with 1."""
-        return self.verdict in BAD_VERDICTS or (self.verdict == "BUSY" and self.retries >= MOST_BUSY)
-
-
-def judged(outputs: Mapping[str, Any]) -> list[Judged]:
+def judged(outputs: Mapping[str, Any]) -> list[Judgement]:
     """Return everything with a verdict in a stack's outputs, in the order of the tables."""
-    measured = [*separate_nodes(outputs), *scopes(outputs)]
-    items = [Judged(scope.title, scope.result["verdict"], int(scope.result.get("retries") or 0)) for scope in measured]
-    if trained := training_of(outputs):
-        items.append(Judged("training", trained.verdict))
-    if storage := storage_of(outputs):
-        items.append(Judged("storage", storage.verdict, storage.retries))
-    return items
+    return [*separate_nodes(outputs), *scopes(outputs), *of_jobs(outputs)]
 
 
 def bad(outputs: Mapping[str, Any]) -> list[str]:
     """Return the titles whose verdict makes `make up` exit with 1."""
-    return [item.title for item in judged(outputs) if item.is_bad]
+    return [
+        item.title
+        for item in judged(outputs)
+        if item.verdict in BAD_VERDICTS or (item.verdict == "BUSY" and item.retries >= MOST_BUSY)
+    ]
 
 
 def overall(outputs: Mapping[str, Any], failed_steps: bool = False) -> str | None:

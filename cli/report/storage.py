@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cli.output.terminal import one_line
+from cli.report.facts import Judgement
 from components.validation.model import format_size
 from components.validation.storage_figures import FILES, LATE, LATENCY, READ, WRITE
 from components.validation.storage_verdict import number
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A result with the keys `verdict` and `reason`."""
-
-    result: Mapping[str, Any]
-
-    @property
-    def verdict(self) -> str:
-        return str(self.result["verdict"])
-
-    @property
-    def reason(self) -> str:
-        """Return the reason of the verdict, which may contain output of programs on the nodes."""
-        return one_line(str(self.result["reason"]))
-
-    @property
-    def reasons(self) -> list[str]:
-        """Return further reasons."""
-        return []
-
 
 # Columns with a figure.
 _COLUMNS = {
@@ -46,11 +24,6 @@ NUMBERS = (*_COLUMNS, "spread")
 
 class MeasuredStorage(Judgement):
     """The storage measurement; `result` comes from components/validation/storage_verdict.py."""
-
-    @property
-    def retries(self) -> int:
-        """Return how often in a row it was BUSY before."""
-        return int(self.result.get("retries") or 0)
 
     @property
     def how(self) -> str:
@@ -111,7 +84,7 @@ def _access(target: Mapping[str, Any]) -> str:
 def storage_of(outputs: Mapping[str, Any]) -> MeasuredStorage | None:
     """Return the storage measurement of a stack, if it has one."""
     result = outputs.get("storage")
-    return MeasuredStorage(result) if result else None
+    return MeasuredStorage("storage", result) if result else None
 
 
 class Trained(Judgement):
@@ -148,4 +121,9 @@ class Trained(Judgement):
 def training_of(outputs: Mapping[str, Any]) -> Trained | None:
     """Return the training benchmark of a stack, if it has one."""
     result = outputs.get("training")
-    return Trained(result) if result else None
+    return Trained("training", result) if result else None
+
+
+def of_jobs(outputs: Mapping[str, Any]) -> list[Trained | MeasuredStorage]:
+    """Return the measurements by one job that a stack has."""
+    return [result for result in (training_of(outputs), storage_of(outputs)) if result]

@@ -14,10 +14,10 @@ from rich.text import Text
 from cli.money.amounts import amount
 from cli.output.make_command import Make
 from cli.output.terminal import one_line
-from cli.report.facts import Scope, node_facts, scopes, separate_nodes
+from cli.report.facts import Judgement, Scope, node_facts, scopes, separate_nodes
 from cli.report.overall import BAD_VERDICTS
 from cli.report.storage import NUMBERS as STORAGE_NUMBERS
-from cli.report.storage import MeasuredStorage, Trained, storage_of, training_of
+from cli.report.storage import MeasuredStorage, Trained, of_jobs
 from components.validation.model import format_size
 from components.validation.results import COLUMNS, bandwidth, table_rows
 
@@ -58,19 +58,18 @@ def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK, s
             _print_scope(console, scope, since, f"{scope.name}: ")
     for scope in [*(scope for scope in single if not scope.result["rows"]), *scopes(outputs)]:
         _show_scope(console, scope, since)
-    if trained := training_of(outputs):
-        _show_judged(console, "Training", trained, since)
-    if storage := storage_of(outputs):
-        _show_judged(console, "Storage", storage, since)
+    for judged in of_jobs(outputs):
+        _show_judged(console, judged, since)
 
 
-def _show_judged(console: Console, name: str, judged: MeasuredStorage | Trained, since: float) -> None:
+def _show_judged(console: Console, judged: MeasuredStorage | Trained, since: float) -> None:
     """Print the table and the verdict of a measurement by one job."""
+    name = judged.title.capitalize()
     if judged.rows:
         console.print(_table(f"{name}, {judged.how}", judged.rows))
     else:
         console.print(f"{name}: not measured", style="italic")
-    _print_verdict(console, judged.verdict, judged.reason, judged.result, since)
+    _print_verdict(console, judged, judged.reason, since)
     for reason in judged.reasons:
         console.print(reason, style="red")
     console.print()
@@ -126,12 +125,12 @@ def _show_scope(console: Console, scope: Scope, since: float) -> None:
 
 def _print_scope(console: Console, scope: Scope, since: float, subject: str = "") -> None:
     text = " ".join(filter(None, (f"{subject}{scope.reason}", scope.margin)))
-    _print_verdict(console, scope.result["verdict"], text, scope.result, since)
+    _print_verdict(console, scope, text, since)
 
 
-def _print_verdict(console: Console, verdict: str, text: str, result: Mapping[str, Any], since: float) -> None:
-    date = dated(result, since, time.time())
-    console.print(f"{verdict}  {text}{f' ({date})' if date else ''}", style=_STYLES.get(verdict, ""))
+def _print_verdict(console: Console, judged: Judgement, text: str, since: float) -> None:
+    date = dated(judged.result, since, time.time())
+    console.print(f"{judged.verdict}  {text}{f' ({date})' if date else ''}", style=_STYLES.get(judged.verdict, ""))
 
 
 def print_commands(console: Console, commands: Iterable[tuple[str, str]]) -> None:

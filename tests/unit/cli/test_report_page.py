@@ -222,6 +222,8 @@ def test_an_unstable_training_is_on_the_page_and_decides_its_overall_verdict(out
     assert "UNSTABLE training" in words
     assert "1,800.0" in words
     assert str(TRAINED["reason"]) in words
+    outputs["training"] = {**TRAINED, "verdict": "BUSY", "retries": overall.MOST_BUSY}
+    assert overall.bad(outputs) == ["training"]
 
 
 def test_a_page_made_after_a_failed_run_says_so_and_is_not_green(outputs):
