@@ -20,7 +20,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +47,6 @@ DUPLICATE = "Duplicate jobid"
 _STEP, _OF_ROOT = re.compile(r"slurmstepd: \[([0-9]+)\."), re.compile(r"^Uid:\t0\t", re.MULTILINE)
 # Errors that come and go with restarts of a server drain only if they last until the next check.
 LASTING, LASTS_SECONDS = frozenset({MOUNT, SHARE}), 30
-Scontrol = Callable[..., str | None]
 
 
 def scontrol(*arguments: str) -> str | None:
@@ -58,10 +57,10 @@ def scontrol(*arguments: str) -> str | None:
         return None
 
 
-def slurm_of(name: str, run_scontrol: Scontrol) -> SlurmNode | None:
+def slurm_of(name: str) -> SlurmNode | None:
     """Return the node as slurmctld has it; None if it does not answer or does not know the node."""
     try:
-        return next(iter(read_nodes(run_scontrol("show", "node", name, "--json") or "")), None)
+        return next(iter(read_nodes(scontrol("show", "node", name, "--json") or "")), None)
     except ValueError:
         return None
 
@@ -73,12 +72,12 @@ def run_of_slurmd(node: Node) -> str:
     return stdout_of("systemctl", "show", "-p", "InvocationID", "--value", "slurmd.service").strip()
 
 
-def is_own(node: Node, name: str, run_scontrol: Scontrol = scontrol) -> bool:
-    slurm = slurm_of(name, run_scontrol)
+def is_own(node: Node, name: str) -> bool:
+    slurm = slurm_of(name)
     return slurm is not None and drain.is_own(slurm, read_or_default(Memory, load(node.persistent / MEMORY)).own)
 
 
-def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: bool = False) -> None:
+def check(node: Node, name: str, *, instead: bool = False) -> None:
     items = findings(node)
     shown = node.shown / "verdict.json"
     since = since_when(items, load(shown), node.boot_id, time.monotonic())
@@ -87,7 +86,7 @@ def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: 
         item for item in items if item["check"] not in LASTING or time.monotonic() - since[cause(item)] >= LASTS_SECONDS
     ]
     memory_file = node.persistent / MEMORY
-    slurm = slurm_of(name, run_scontrol)
+    slurm = slurm_of(name)
     memory = read_or_default(Memory, load(memory_file))
     # If slurmctld does not answer, assume no change.
     unchanged = SlurmNode(name, frozenset())
@@ -100,14 +99,14 @@ def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: 
     duplicate = slurm.drained and slurm.by == "slurm" and slurm.reason == DUPLICATE
     if duplicate and not decision.unhealthy and not jobs_here(node) - jobs_in_slurm(name):
         sys.stdout.write("the remains of a job that Slurm started twice have ended: resuming the node\n")
-        run_scontrol("update", f"nodename={name}", "state=undrain")
-    comment_on(items, name, slurm, run_scontrol)
+        scontrol("update", f"nodename={name}", "state=undrain")
+    comment_on(items, name, slurm)
     memory_after = decision.memory
     if decision.action == "drain":
         sys.stdout.write(f"{decision.reason}\n")
-        if run_scontrol("update", f"nodename={name}", "state=drain", f"reason={decision.reason}") is None:
+        if scontrol("update", f"nodename={name}", "state=drain", f"reason={decision.reason}") is None:
             return
-        drained = slurm_of(name, run_scontrol)
+        drained = slurm_of(name)
         if drained is None or memory_after.own is None or drained.reason != memory_after.own.reason:
             # The drain's owner is unclear from now on, so only a person removes it.
             memory_after = Memory(accepted=memory_after.accepted)
@@ -117,16 +116,16 @@ def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: 
     elif decision.action == "resume":
         sys.stdout.write("no errors are left: resuming the node\n")
         # Unlike `resume`, it changes only the drain.
-        if run_scontrol("update", f"nodename={name}", "state=undrain") is None:
+        if scontrol("update", f"nodename={name}", "state=undrain") is None:
             return
     if memory_after != memory:
         save(memory_file, memory_after.plain())
 
 
-def comment_on(items: Iterable[Finding], name: str, slurm: SlurmNode | None, run_scontrol: Scontrol) -> None:
+def comment_on(items: Iterable[Finding], name: str, slurm: SlurmNode | None) -> None:
     """Give the node the comment for its findings, if it has another one."""
     if slurm is not None and (comment := new_comment(items, slurm.comment)) is not None:
-        run_scontrol("update", f"nodename={name}", f"comment={comment}")
+        scontrol("update", f"nodename={name}", f"comment={comment}")
 
 
 def jobs_here(node: Node) -> set[str]:
@@ -158,31 +157,25 @@ def _show_unhealthy(node: Node, errors: Sequence[Any]) -> None:
         path.unlink(missing_ok=True)
 
 
-def set_reason(
-    node: Node,
-    name: str,
-    run_scontrol: Scontrol = scontrol,
-    wait: Callable[[float], None] = time.sleep,
-    seconds: float | None = None,
-) -> None:
-    """Add the failed script and its error to the reason of Slurm's drain, as soon as that exists."""
+def set_reason(node: Node, name: str, seconds: float) -> None:
+    """Add the failed script and its error to the reason of Slurm's drain, as soon as that exists, or give up."""
     failure = load(node.shown / "last-failure.json")
     if not isinstance(failure, dict) or failure.get("boot_id") != node.boot_id:
         return
-    end = time.monotonic() + (REASON_SECONDS if seconds is None else seconds)
+    end = time.monotonic() + seconds
     while True:
-        slurm = slurm_of(name, run_scontrol)
+        slurm = slurm_of(name)
         if slurm is not None and slurm.drained and slurm.by == "slurm" and slurm.reason in drain.ERRORS_OF_SLURM:
             if failure.get("script") == OWN_SCRIPT:
-                check(node, name, run_scontrol, instead=True)
+                check(node, name, instead=True)
             else:
                 script, line, remedy = (plain(str(failure.get(key) or "")) for key in ("script", "what", "remedy"))
                 reason = drain.script_reason(slurm.reason, script, line, remedy)
-                run_scontrol("update", f"nodename={name}", f"reason={reason}")
+                scontrol("update", f"nodename={name}", f"reason={reason}")
             return
         if time.monotonic() >= end:
             return
-        wait(0.5)
+        time.sleep(0.5)
 
 
 def main(arguments: list[str], node: Node | None = None) -> int:
@@ -196,14 +189,14 @@ def main(arguments: list[str], node: Node | None = None) -> int:
         sys.stderr.write("usage: tailrack-nhc [--wait | --reason | --own | --clear]\n")
         return 2
     if arguments == ["--clear"]:
-        comment_on((), name, slurm_of(name, scontrol), scontrol)
+        comment_on((), name, slurm_of(name))
         return 0
     if arguments == ["--own"]:
         return 0 if is_own(node, name) else 1
     node.of_this_boot.mkdir(mode=0o700, parents=True, exist_ok=True)
     with Path(node.of_this_boot / "nhc.lock").open("w") as lock:
         if arguments == ["--reason"]:
-            set_reason(node, name)
+            set_reason(node, name, REASON_SECONDS)
             return 0
         try:
             fcntl.flock(lock, fcntl.LOCK_EX if arguments else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -211,6 +204,6 @@ def main(arguments: list[str], node: Node | None = None) -> int:
             return 0
         if node.is_pod:
             # No unit does it there when a script fails.
-            set_reason(node, name, seconds=0)
+            set_reason(node, name, 0)
         check(node, name)
     return 0

@@ -4,6 +4,7 @@ import json
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -124,95 +125,106 @@ def break_memory(node: Node, count: int) -> None:
     path.write_text(f"{count}\n")
 
 
-def check(node: Node, controller: Controller, errors: int | None = None) -> None:
+@pytest.fixture
+def controller(monkeypatch: pytest.MonkeyPatch) -> Controller:
+    """The controller that health_check asks."""
+    controller = Controller()
+    monkeypatch.setattr(health_check, "scontrol", controller)
+    return controller
+
+
+def check(node: Node, errors: int | None = None) -> None:
     """Check the node, with so many errors of its memory if a number is given."""
     if errors is not None:
         break_memory(node, errors)
-    health_check.check(node, "a1", controller)
+    health_check.check(node, "a1")
 
 
-def test_a_look_drains_remembers_and_takes_back(node: Node) -> None:
-    controller = Controller()
-    check(node, controller)
+def test_a_look_drains_remembers_and_takes_back(node: Node, controller: Controller) -> None:
+    check(node)
     assert controller.node["state"] == ["IDLE"]
-    check(node, controller, errors=2)
+    check(node, errors=2)
     assert controller.node["state"] == ["IDLE", "DRAIN"]
     assert controller.node["reason"].startswith("health: memory: mc0: 2 errors since boot that ECC could not correct")
     assert "next: " in (node.shown / "unhealthy").read_text()
     assert json.loads((node.shown / "verdict.json").read_text())["findings"][0]["check"] == "memory"
     said = controller.node["reason_changed_at"]
-    check(node, controller)
+    check(node)
     assert controller.node["reason_changed_at"] == said
-    check(node, controller, errors=0)
+    check(node, errors=0)
     assert controller.node["state"] == ["IDLE"]
     assert not (node.shown / "unhealthy").exists()
 
 
-def test_an_old_version_becomes_the_nodes_comment_without_a_drain(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    controller = Controller()
+def test_an_old_version_becomes_the_nodes_comment_without_a_drain(
+    node: Node, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = node.root / "sys/module/nvidia/version"
     module.parent.mkdir(parents=True)
     module.write_text("580.159.04\n")
-    check(node, controller)
+    check(node)
     assert controller.node["comment"].startswith("tailrack: versions: NVIDIA driver 580.159.04 is older than")
     assert controller.node["state"] == ["IDLE"]
     calls = controller.clock
-    check(node, controller)
+    check(node)
     assert controller.clock == calls + 1, "an unchanged comment is not sent again"
-    monkeypatch.setattr(health_check, "scontrol", controller)
     monkeypatch.setenv("SLURMD_NODENAME", "a1")
     assert health_check.main(["--clear"], node) == 0
     assert controller.node["comment"] == ""
 
 
-def test_a_controller_that_does_not_answer_costs_no_memory(node: Node) -> None:
-    controller = Controller()
-    check(node, controller, errors=2)
+def test_a_controller_that_does_not_answer_costs_no_memory(node: Node, controller: Controller) -> None:
+    check(node, errors=2)
     controller.answers = False
-    check(node, controller)
+    check(node)
     assert (node.shown / "unhealthy").exists()
-    check(node, controller, errors=0)
+    check(node, errors=0)
     controller.answers = True
-    check(node, controller)
+    check(node)
     assert controller.node["state"] == ["IDLE"]
 
 
-def test_a_node_that_slurm_does_not_know_or_shows_otherwise_is_left_alone(node: Node) -> None:
+def test_a_node_that_slurm_does_not_know_or_shows_otherwise_is_left_alone(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     break_memory(node, 2)
     for said in ("", "{}", "[]", '{"nodes": []}', '{"nodes": [7]}'):
-        calls: list[tuple[str, ...]] = []
-        health_check.check(node, "a1", lambda *words, said=said, calls=calls: (calls.append(words), said)[1])
-        assert [words for words in calls if words[0] == "update"] == []
+        played = Mock(return_value=said)
+        monkeypatch.setattr(health_check, "scontrol", played)
+        check(node)
+        assert [call.args for call in played.mock_calls if call.args[0] == "update"] == []
 
 
-def test_a_node_that_registers_again_restores_its_drain(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_registers_again_restores_its_drain(
+    node: Node, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slurmd = "first"
     monkeypatch.setattr(health_check, "stdout_of", lambda *_: f"{slurmd}\n")
-    controller = Controller()
-    check(node, controller, errors=2)
-    assert health_check.is_own(node, "a1", controller)
+    check(node, errors=2)
+    assert health_check.is_own(node, "a1")
     # With the node its drain is deleted, and a new slurmd makes it known.
     slurmd = "second"
     controller.node = {"state": ["IDLE"], "reason": "", "reason_set_by_user": ""}
-    check(node, controller)
+    check(node)
     assert controller.node["reason"].startswith("health: memory: ")
-    check(node, controller, errors=0)
+    check(node, errors=0)
     assert controller.node["state"] == ["IDLE"]
 
 
-def test_a_node_returns_when_the_remains_of_a_doubled_job_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_returns_when_the_remains_of_a_doubled_job_ended(
+    node: Node, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     step = node.root / "proc/70"
     step.mkdir()
     (step / "cmdline").write_text("slurmstepd: [7.batch]")
     (step / "status").write_text("Name:\tslurmstepd\nUid:\t0\t0\t0\t0\n")
     listed = "8\n"
     monkeypatch.setattr(health_check, "jobs_in_slurm", lambda _: {*listed.split()})
-    controller = Controller()
 
     def drained_after(reason: str, by: str) -> bool:
         controller.node["state"] = ["IDLE", "DRAIN"]
         controller.say(reason, by)
-        check(node, controller)
+        check(node)
         return "DRAIN" in controller.node["state"]
 
     assert drained_after("Duplicate jobid", "slurm")
@@ -226,16 +238,15 @@ def test_a_node_returns_when_the_remains_of_a_doubled_job_ended(node: Node, monk
     assert drained_after("Kill task failed", "slurm")
 
 
-def test_a_node_does_not_own_a_persons_drain_or_one_without_an_answer(node: Node) -> None:
-    controller = Controller()
-    check(node, controller, errors=2)
+def test_a_node_does_not_own_a_persons_drain_or_one_without_an_answer(node: Node, controller: Controller) -> None:
+    check(node, errors=2)
     controller.answers = False
-    assert not health_check.is_own(node, "a1", controller)
+    assert not health_check.is_own(node, "a1")
     controller.answers = True
     controller.say(controller.node["reason"], "root")
-    assert not health_check.is_own(node, "a1", controller)
+    assert not health_check.is_own(node, "a1")
     controller.node["state"] = ["IDLE"]
-    assert not health_check.is_own(node, "a1", controller)
+    assert not health_check.is_own(node, "a1")
 
 
 def failure(node: Node, script: str, boot: str = "boot-1") -> None:
@@ -245,19 +256,21 @@ def failure(node: Node, script: str, boot: str = "boot-1") -> None:
     (node.shown / "last-failure.json").write_text(json.dumps(told))
 
 
-def test_the_reason_of_slurms_drain_says_which_script_and_why(node: Node) -> None:
-    controller = Controller()
+def test_the_reason_of_slurms_drain_says_which_script_and_why(
+    node: Node, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failure(node, "prolog.d/50-mine")
 
     def drained_meanwhile(_seconds: float) -> None:
         controller.node["state"] = ["IDLE", "DRAIN"]
         controller.say("Prolog error", "slurm")
 
-    health_check.set_reason(node, "a1", controller, drained_meanwhile)
+    monkeypatch.setattr(time, "sleep", drained_meanwhile)
+    health_check.set_reason(node, "a1", 60)
     said = "Prolog error: prolog.d/50-mine: ended with status 3: no 'room'; next: make it"
     assert controller.node["reason"] == said
     # It is Slurm's drain all the same: a person takes it back.
-    check(node, controller)
+    check(node)
     assert "DRAIN" in controller.node["state"]
 
 
@@ -272,39 +285,41 @@ def test_a_reason_has_room_for_the_script_and_for_its_remedy(what: str, remedy: 
         assert part == whole or (len(part) >= 90 and part.endswith("...") and whole.startswith(part[:-3]))
 
 
-def test_a_job_that_our_own_look_kept_away_leaves_a_drain_that_ends_with_the_error(node: Node) -> None:
-    controller = Controller()
+def test_a_job_that_our_own_look_kept_away_leaves_a_drain_that_ends_with_the_error(
+    node: Node, controller: Controller
+) -> None:
     break_memory(node, 2)
     controller.node["state"] = ["IDLE", "DRAIN"]
     controller.say("Prolog error", "slurm")
     failure(node, "prolog.d/30-health")
-    health_check.set_reason(node, "a1", controller)
+    health_check.set_reason(node, "a1", 60)
     assert controller.node["reason"].startswith("health: memory: ")
-    check(node, controller, errors=0)
+    check(node, errors=0)
     assert controller.node["state"] == ["IDLE"]
 
 
-def test_a_persons_reason_and_an_earlier_boots_failure_stay(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health_check, "REASON_SECONDS", 0.05)
-    controller = Controller()
+def test_a_persons_reason_and_an_earlier_boots_failure_stay(
+    node: Node, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     controller.node["state"] = ["IDLE", "DRAIN"]
     for reason, by, boot in (("new disk", "ada", "boot-1"), ("Prolog error", "slurm", "boot-0")):
         controller.say(reason, by)
         failure(node, "prolog.d/50-mine", boot)
-        health_check.set_reason(node, "a1", controller, lambda _seconds: None)
+        health_check.set_reason(node, "a1", 0)
         assert controller.node["reason"] == reason
 
 
-def test_only_a_lasting_loss_of_the_share_drains_a_node(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    controller = Controller()
+def test_only_a_lasting_loss_of_the_share_drains_a_node(
+    node: Node, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (node.root / "etc/tailrack").mkdir(parents=True)
     (node.root / "etc/tailrack/share-mounted").write_text(f"{node.root}/none\n")
     monotonic = time.monotonic
-    check(node, controller)
+    check(node)
     assert controller.node["state"] == ["IDLE"]
     assert json.loads((node.shown / "verdict.json").read_text())["findings"][0]["check"] == "share"
     monkeypatch.setattr(time, "monotonic", lambda: monotonic() + 120)
-    check(node, controller)
+    check(node)
     assert controller.node["reason"].startswith(f"health: share: {node.root}/none is not mounted")
 
 
