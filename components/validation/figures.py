@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median_low
 from typing import Any
 
@@ -38,14 +38,15 @@ class Figures:
     tables   the run over all sizes, then the runs at the gate size
     gates    the row at the gate size of each run
     rows     rows of the first run, but at the gate size the judged row
-    peak     the row with the best out-of-place bus bandwidth
+    sound    whether the first run has usable rows
+    peak     the row of them with the best out-of-place bus bandwidth
     wrong    wrong elements in all runs; None unless every run was checked completely
     gate     the median run by bus bandwidth, the lower one of two; None if no run has the size
     """
 
     tables: tuple[Table, ...]
     gates: tuple[Row, ...]
-    peak: Row | None
+    sound: bool
     wrong: int | None
 
     @property
@@ -61,6 +62,10 @@ class Figures:
     def rows(self) -> tuple[Row, ...]:
         judged = self.judged
         return tuple(judged if judged and row.size_bytes == judged.size_bytes else row for row in self.tables[0].rows)
+
+    @property
+    def peak(self) -> Row | None:
+        return max(self.rows if self.sound else (), key=_busbw, default=None)
 
     @property
     def runs(self) -> tuple[float, ...]:
@@ -83,13 +88,14 @@ def read_figures(settings: Measurement, report: JobReport) -> Figures:
     tables = tuple(parse(text, collective=settings.collective) for text in (report.output, *report.repeats))
     gate_bytes = settings.row_bytes(settings.gate_bytes)
     sound = [_sound_rows(table, report) for table in tables]
-    figures = Figures(
+    wrong = [_wrong(table, settings.collective) for table in tables]
+    found = sum(filter(None, wrong))
+    return Figures(
         tables=tables,
         gates=tuple(row for rows in sound for row in rows if row.size_bytes == gate_bytes),
-        peak=None,
-        wrong=_all_wrong(_wrong(table, settings.collective) for table in tables),
+        sound=bool(sound[0]),
+        wrong=found if found or None not in wrong else None,
     )
-    return replace(figures, peak=max(figures.rows if sound[0] else (), key=_busbw, default=None))
 
 
 def _sound_rows(table: Table, report: JobReport) -> tuple[Row, ...]:
@@ -155,12 +161,6 @@ def wrong_data(figures: Figures) -> str:
         if table.out_of_bounds:
             places.append(f"{run} ends with 'Out of bounds values : {table.out_of_bounds}'")
     return "; ".join(places[:_MOST_QUOTED])
-
-
-def _all_wrong(counts: Iterable[int | None]) -> int | None:
-    values = list(counts)
-    total = sum(count for count in values if count is not None)
-    return total if total or None not in values else None
 
 
 _RUN = re.compile(r"[a-z]+\.([0-9]{1,9})(?:\.|$)")

@@ -10,10 +10,9 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from components.validation import storage_node
 from components.validation.job_files import PROGRAM
@@ -31,23 +30,27 @@ def main(_: Sequence[str]) -> int:
     """Measure, write the nodes' lines, and return the exit status."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     plan = json.loads(Path(PLAN).read_text(encoding="utf-8"))
-    for number, target in enumerate(plan["targets"]):
-        nodes = [node for node in plan["nodes"] if node in target["nodes"]]
+    for number, data in enumerate(plan["targets"]):
+        nodes = [node for node in plan["nodes"] if node in data["nodes"]]
         if not nodes:
             continue
-        target = {**target, "ranks": {node: target["ranks"][node] for node in nodes}}
+        target = _with_ranks(read(storage_node.Target, data), nodes)
         task = Task(target, Path(f"{FIGURES_FILE}.{number}"), plan["step_seconds"])
         try:
-            wrote = _in_turn(task, nodes) if target["shared"] else _at_once(task, nodes)
-            if target["checkpoint"] and wrote:
-                ranks = {node: target["ranks"][node] for node in wrote}
+            wrote = _in_turn(task, nodes) if target.shared else _at_once(task, nodes)
+            if target.checkpoint and wrote:
                 seconds = storage_node.CHECKPOINT_SECONDS + _CLEAN_SECONDS
-                all_ranks = replace(task, target={**target, "ranks": ranks}, seconds=seconds)
+                all_ranks = replace(task, target=_with_ranks(target, wrote), seconds=seconds)
                 if not any(figures.problem for figures in all_ranks.run(wrote, storage_node.SAVE).values()):
                     all_ranks.run(wrote, storage_node.RESTORE)
         finally:
             _clean(task, nodes)
     return 0
+
+
+def _with_ranks(target: storage_node.Target, nodes: Sequence[str]) -> storage_node.Target:
+    """Return a target for the ranks of some of its nodes."""
+    return replace(target, ranks={node: target.ranks[node] for node in nodes})
 
 
 def _at_once(task: Task, nodes: Sequence[str]) -> list[str]:
@@ -80,18 +83,17 @@ class Task:
     seconds   limit of one part
     """
 
-    target: Mapping[str, Any]
+    target: storage_node.Target
     file: Path
     seconds: float
 
     def run(self, nodes: Sequence[str], part: str, source: str = "") -> dict[str, StorageFigures]:
         """Run a part on nodes, write their lines to the file, and return their figures."""
-        name = self.target["name"]
-        settings = {field: self.target[field] for field in storage_node.Target.__dataclass_fields__}
+        name, settings = self.target.name, json.dumps(asdict(self.target))
         command = [
             *("srun", "--mpi=none", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1"),
             *(f"--nodelist={','.join(nodes)}", "--kill-on-bad-exit=0", "--cpu-bind=none"),
-            *("/usr/bin/python3", PROGRAM, "storage-node", json.dumps(settings), part, *([source] if source else [])),
+            *("/usr/bin/python3", PROGRAM, "storage-node", settings, part, *([source] if source else [])),
         ]
         output, problem = _output(command, self.seconds)
         reported = read_storage(output)
@@ -122,10 +124,9 @@ def _output(command: Sequence[str], seconds: float) -> tuple[str, str]:
 
 def _clean(task: Task, nodes: Sequence[str]) -> None:
     """Remove what is left of a target: on this node at once, because a cancelled job gets no new tasks."""
-    target = read(storage_node.Target, task.target)
-    if target.place == storage_node.IN_SCRATCH:
+    if task.target.place == storage_node.IN_SCRATCH:
         return  # Slurm's epilog removes a job's scratch folder, also when the job is killed
     try:
-        remove(target.folder())
+        remove(task.target.folder())
     except storage_node.Problem:  # a mount that this node does not have
         replace(task, seconds=_CLEAN_SECONDS).run(nodes[:1], storage_node.CLEAN)

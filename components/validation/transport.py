@@ -58,25 +58,22 @@ def read_transport(output: str, nodes: int) -> Transport:
 
 
 def _network(log: tuple[LogLine, ...]) -> Transport | None:
-    # Each device's name, and whether it is RoCE, by host, plugin and number.
-    devices: dict[tuple[str, str, int], tuple[str, bool]] = {}
+    # Each device's name, and whether it is RoCE, by number, of each host and plugin.
+    devices: dict[tuple[str, str], dict[int, tuple[str, bool]]] = {}
     names: set[str] = set()
     interfaces: set[str] = set()
     unnamed = False
     for line in log:
         if using := _USING.search(line.message):
+            of_host = devices.setdefault((line.host, using["plugin"]), {})
             for device in _DEVICE.finditer(using["devices"]):
-                key = (line.host, using["plugin"], int(device["number"]))
-                devices[key] = (device["name"], "/RoCE" in device["rest"])
+                of_host[int(device["number"])] = (device["name"], "/RoCE" in device["rest"])
     for line in log:
         if used := _NET.search(line.message):
-            device_used = devices.get((line.host, used["plugin"], int(used["device"])))
+            of_host = devices.get((line.host, used["plugin"]), {})
+            device_used = of_host.get(int(used["device"]))
             # NCCL gives merged ports a new number; the fabric is known only if the host has a single kind.
-            links = {
-                roce
-                for (host, plugin, _), (_, roce) in devices.items()
-                if host == line.host and plugin == used["plugin"]
-            }
+            links = {roce for _, roce in of_host.values()}
             roce = device_used[1] if device_used else links.pop() if len(links) == 1 else None
             name = _network_name(used["kind"], used["plugin"], roce)
             names.add(name + (" + GPUDirect RDMA" if used["rdma"] else ""))
