@@ -4,11 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from stacks.config import ConfigError, PoolConfig, parse
 from stacks.sites.rented.model import RentedNode
 from tests.unit.configs import AUTH_KEY, refused
 
+TABLES = yaml.safe_load(
+    (Path(__file__).parents[2] / "fixtures" / "sites-and-tailnets.yaml").read_text(encoding="utf-8")
+)
 KEY = "secret_of_lambda_nobody_may_see"
 SECRET = frozenset({"api_keys", "tailnet"})
 
@@ -38,29 +42,7 @@ def test_attempts_inherit_missing_keys_from_the_pool_and_the_site(folder: Path) 
     assert node.offers == ((h100, east), (h100, west), ("gpu_8x_a100", east))
 
 
-@pytest.mark.parametrize(
-    ("site", "path", "words"),
-    [
-        ({"region": "US East"}, "sites[0].region", "is not the name of a region"),
-        ({"fewer": "ignore"}, "sites[0].fewer", "is not fail or warn"),
-        ({"boot_minutes": 0}, "sites[0].boot_minutes", "is not a whole number from 1 to 120"),
-        ({"base_url": "https://lambda.example.org"}, "sites[0].base_url", "is not an address of this machine"),
-        ({"base_url": "http://key@127.0.0.1/"}, "sites[0].base_url", "is not an address of this machine"),
-        ({"tags": {"Team": "x"}}, "sites[0].tags.Team", "does not fit in a mapping of words"),
-        ({"agent": True}, "sites[0].agent", "is true, but private_key_file is also set"),
-        ({"public_key": "ssh-ed25519 AAAA"}, "sites[0].public_key", ""),
-        ({"pools": []}, "sites[0].pools", "the site has no nodes"),
-        (pool(type="a b"), "sites[0].pools[0].type", "is not the name of a machine type"),
-        (pool(**{"try": "us-west-2"}), "sites[0].pools[0].try", "is not a list such as"),
-        (pool(**{"try": [{}]}), "sites[0].pools[0].try[0]", "names neither a type nor a region"),
-        (pool(**{"try": [{"region": "us-east-1"}] * 2}), "sites[0].pools[0].try[1]", "is in the list twice"),
-        (pool(**{"try": [{"zone": "a"}]}), "sites[0].pools[0].try[0].zone", "unknown key"),
-        (pool(market="spot"), "sites[0].pools[0].market", "unknown key"),
-        (pool(spot=True), "sites[0].pools[0].spot", "delete it: this cloud has no spot machines"),
-        ({"max_price_per_hour": 0}, "sites[0].max_price_per_hour", "is not a number above 0"),
-        ({"max_price_per_hour": "3 USD"}, "sites[0].max_price_per_hour", "is not a number above 0"),
-    ],
-)
+@pytest.mark.parametrize(("site", "path", "words"), TABLES["rented"])
 def test_a_bad_value_is_named_with_its_place(folder: Path, site: dict[str, Any], path: str, words: str) -> None:
     text = problems(folder, raw(**site))
     assert f"tailrack:{path}: " in text
