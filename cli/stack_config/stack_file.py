@@ -35,15 +35,11 @@ _VARIABLE, _LONGEST = "PULUMI_CONFIG=", 128 * 1024 - 1
 
 @dataclass
 class ConfigSecrets:
-    """A decrypter of `secure:` values of the CLI's passphrase provider, format v1: PBKDF2-SHA256, then AES-256-GCM.
+    """A decrypter of `secure:` values of the CLI's passphrase provider, format v1: PBKDF2-SHA256, then AES-256-GCM."""
 
-    encryption_salt   the `encryptionsalt` of the file, or an empty text without one
-    environment       contains the passphrase (see `passphrase`)
-    """
-
-    encryption_salt: object
+    encryption_salt: object  # the `encryptionsalt` of the file, or an empty text without one
     file: str = "the state"
-    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)  # with the passphrase
 
     @cached_property
     def salt(self) -> bytes:

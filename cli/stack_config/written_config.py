@@ -28,18 +28,17 @@ class WrittenConfig:
         base_dir: Path = Path(),
     ) -> None:
         self._config, self._other_stack, self._base_dir = config, other_stack, base_dir
-        self._sites, heads = self.mappings("tailrack:sites"), self.mappings("tailrack:head")
+        self._sites, head = self.mappings("tailrack:sites"), next(iter(self.mappings("tailrack:head")), {})
         kinds = [KINDS[kind] for site in self._sites if (kind := str(site.get("kind"))) in KINDS]
         self.uses_lab = any(kind.uses_lab for kind in kinds)
         self.head_is_here = any(kind.is_here for kind in kinds)
         self.has_own_machines = any(kind.lists_head for kind in kinds)  # not created, so they stay after `make down`
-        self.head_computes = any(head.get("compute") is True for head in heads)
-        self.restores = any(head.get("restore_from") is not None for head in heads)  # from a backup
-        self.head_name = next((str(head["name"]) for head in heads if "name" in head), "head")
+        self.head_computes = head.get("compute") is True
+        self.restores = head.get("restore_from") is not None  # from a backup
+        self.head_name = str(head.get("name", "head"))
         users = self.mappings("tailrack:users")
         self.first_user = next((str(user["name"]) for user in users if "name" in user), "USER")
-        names = [head.get("site") for head in heads]
-        self.site_of_head = next((site for site in self._sites if site.get("name") in names), dict[str, Any]())
+        self.site_of_head = next((site for site in self._sites if site.get("name") == head.get("site")), {})
         reference = config.get("tailrack:cluster")
         # The stack of a pool's cluster, named as Pulumi names it, and its last part; both empty without one.
         self.cluster = reference if config.get("tailrack:kind") == POOL and isinstance(reference, str) else ""

@@ -16,20 +16,13 @@ _BOUNDS = {"ge": " from", "gt": " above", "le": " to"}  # fields of pydantic's m
 
 @dataclass(frozen=True)
 class Help:
-    """Words of a type, in `Annotated`, for errors and `make config-help`.
+    """Words of a type, in `Annotated`, for errors and `make config-help`."""
 
-    wants         completes "is not ...", and is the type in the list of keys
-    fix           the remedy
-    breaks        the consequence of a wrong value, where it is a danger
-    default_text  the default in the list of keys, if it is no plain value
-    leaked        the remedy for a secret that others can read, before the one that replaces it
-    """
-
-    wants: str = ""
-    fix: str = ""
-    breaks: str = ""
-    default_text: str = ""
-    leaked: str = ""
+    wants: str = ""  # completes "is not ...", and is the type in the list of keys
+    fix: str = ""  # the remedy
+    breaks: str = ""  # the consequence of a wrong value, where it is a danger
+    default_text: str = ""  # the default in the list of keys, if it is no plain value
+    leaked: str = ""  # the remedy for a secret that others can read, before the one that replaces it
 
 
 class KeyHelp(Help):
@@ -37,11 +30,9 @@ class KeyHelp(Help):
 
 
 class Section(BaseModel):
-    """A mapping in the stack config. It rejects unknown keys and is immutable.
+    """A mapping in the stack config. It rejects unknown keys and is immutable."""
 
-    absent   remedies for keys that similar sections have and this one cannot have
-    """
-
+    # Remedies for keys that similar sections have and this one cannot have.
     absent: ClassVar[Mapping[str, str]] = {}
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 

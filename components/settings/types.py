@@ -246,29 +246,18 @@ LocalFolder = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings:
-    """A node's settings that the config has for its kind of site.
+    """A node's settings that the config has for its kind of site."""
 
-    name        Slurm's node name and the machine's name on the tailnet
-    site        its failure and bandwidth domain
-    features    Slurm features from the config, in addition to those of every node
-    gpu         the GPUs that the config promises; the check compares them with the machine's
-    fabric      the IP network of jobs inside its site: `auto`, `tailnet`, or an interface's name
-    rdma        the RDMA ports of these jobs: `auto`, `none`, or comma-separated names
-    spot        the provider that may take the machine back: `aws`, `gcp` or `azure`; empty if none does
-    in_all      whether partition `all` has the nodes of its site
-    pod         whether it is a container without systemd, a TUN device and mounts (components/roles/pods/pod)
-    stage       of a pod: whether jobs' folders are brought there by default (components/roles/pods/pod_staging)
-    login       whether users log in there, and it runs no jobs
-    """
-
-    name: str
-    site: str
-    features: tuple[str, ...] = ()
-    gpu: Gpu | None = None
-    fabric: str = AUTO
-    rdma: str = AUTO
-    spot: str = ""
-    in_all: bool = True
-    pod: bool = False
-    stage: bool = False
-    login: bool = False
+    name: str  # Slurm's node name and the machine's name on the tailnet
+    site: str  # its failure and bandwidth domain
+    features: tuple[str, ...] = ()  # Slurm features from the config, in addition to those of every node
+    gpu: Gpu | None = None  # the GPUs that the config promises; the check compares them with the machine's
+    fabric: str = AUTO  # the IP network of jobs inside its site: `auto`, `tailnet`, or an interface's name
+    rdma: str = AUTO  # the RDMA ports of these jobs: `auto`, `none`, or comma-separated names
+    spot: str = ""  # the provider that may take the machine back: `aws`, `gcp` or `azure`; empty if none does
+    in_all: bool = True  # whether partition `all` has the nodes of its site
+    pod: bool = False  # whether it is a container without systemd, a TUN device and mounts (components/roles/pods/pod)
+    stage: bool = (
+        False  # of a pod: whether jobs' folders are brought there by default (components/roles/pods/pod_staging)
+    )
+    login: bool = False  # whether users log in there, and it runs no jobs

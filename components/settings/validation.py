@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -59,13 +60,7 @@ class Sizes(Section):
 
 # Allowed srun options. Others could move the step to other nodes, change its ranks, or write into its table.
 # srun also accepts abbreviations of long options; these are not allowed here.
-SRUN_OPTIONS = types.word_set(
-    """accel-bind acctg-freq container-env container-mount-home container-mounts container-remap-root
-    container-workdir container-writable cores-per-socket cpu-bind cpu-freq cpus-per-task distribution
-    extra-node-info gpu-bind gpu-freq hint mem mem-bind mem-per-cpu mem-per-gpu network nice
-    no-container-mount-home no-container-remap-root propagate resv-ports sockets-per-node threads-per-core
-    unbuffered"""
-)
+SRUN_OPTIONS = types.word_set(Path(__file__).with_name("srun_options.txt").read_text(encoding="utf-8"))
 # The measurement sets these itself, and reads the output that they cause.
 OWN_VARIABLES = types.word_set("NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_DEBUG_FILE")
 _TEXT = r"[^\x00-\x1f\x7f]*"

@@ -111,25 +111,19 @@ def read_status(text: str) -> dict[str, Progress]:
 
 @dataclass(frozen=True)
 class PlannedSet:
-    """A data set in the plan.
-
-    version     the version to have; empty before the source was listed
-    sums        the SHA-256 of its list of sums, as the first node that fetched it computed them
-    fetchers    the node that fetches it, by site
-    complete    nodes that have it
-    """
+    """A data set in the plan."""
 
     name: str
     kind: str
     folder: str
     sites: list[str] | None
-    version: str = ""
+    version: str = ""  # the version to have; empty before the source was listed
     bytes: int = 0
     count: int = 0
     error: str = ""
-    sums: str = ""
-    fetchers: dict[str, str] = field(default_factory=dict)
-    complete: list[str] = field(default_factory=list)
+    sums: str = ""  # the SHA-256 of its list of sums, as the first node that fetched it computed them
+    fetchers: dict[str, str] = field(default_factory=dict)  # the node that fetches it, by site
+    complete: list[str] = field(default_factory=list)  # nodes that have it
 
     def wanted_at(self, site: str) -> bool:
         return self.sites is None or site in self.sites
