@@ -149,8 +149,9 @@ def config_values(
     return values, {key: texts for key, texts in secrets.items() if texts}
 
 
-def passphrase(environment: Mapping[str, str] = os.environ) -> str:
+def passphrase(environment: Mapping[str, str] | None = None) -> str:
     """Return the passphrase of an environment, by default this process's. Raises CliError without one."""
+    environment = os.environ if environment is None else environment
     if "PULUMI_CONFIG_PASSPHRASE" in environment:
         return environment["PULUMI_CONFIG_PASSPHRASE"]
     try:
