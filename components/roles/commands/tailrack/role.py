@@ -3,13 +3,23 @@
 from components.roles.access.ssh_trust.ask import ANSWERS
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.commands.tailrack.host import COMMAND
+from components.roles.monitoring.health.host import CHECKS
 from components.roles.program import launcher
-from components.roles.role import File, Role, template
+from components.roles.role import File, Role
+
+_FAILURE = "/run/tailrack/last-failure.json"
+# Answers of a node as JSON: the result of all its checks (127 if it has none), and the last failure of a prolog or
+# epilog script, if there is one.
+_ANSWERS = {
+    "checks": f"[ -x {CHECKS} ] || exit 127\nexec timeout -k 5 120 {CHECKS} --json",
+    "last-failure": f"[ ! -f {_FAILURE} ] || head -c 65536 {_FAILURE}",
+}
 
 
 def role(_settings: ClusterSettings) -> Role:
     """Return the role. All users can run the command: it shows only data that Slurm shows everybody."""
-    answers = tuple(_answer(name) for name in ("checks", "last-failure"))
+    start = "#!/bin/sh\n# Written by tailrack.\n"
+    answers = tuple(File(f"{ANSWERS}/{name}", f"{start}{text}", mode="0755") for name, text in _ANSWERS.items())
     return Role(
         "tailrack",
         after=("ssh_trust",),
@@ -21,7 +31,3 @@ def role(_settings: ClusterSettings) -> Role:
             "pod": answers,
         },
     )
-
-
-def _answer(name: str) -> File:
-    return File(f"{ANSWERS}/{name}", template("tailrack", name), mode="0755")

@@ -69,6 +69,15 @@ def slurm_figures(jobs: Iterable[Job], nodes: Sequence[Node]) -> list[Metric]:
     node_counts = Counter((name, node_state(node)) for node in nodes for name in node.partitions)
     jobs = list(jobs)
     job_counts = Counter((_partition(job, partitions), job_state(job)) for job in jobs if job.waits or job.runs)
+    running = [job for job in jobs if job.runs]
+    hanging = [job for job in running if read_hang(job.admin_comment, job.start)]
+    unused = "GPUs that running jobs have and have not used for 10 minutes or more; without accounting, 0."
+    totals = (
+        ("tailrack_slurm_gpus", "GPUs of all nodes.", sum(gpus_in(node.gpus) for node in nodes)),
+        ("tailrack_slurm_gpus_in_use", "GPUs that jobs have.", sum(gpus_of(job.resources) for job in running)),
+        ("tailrack_slurm_gpus_unused", unused, sum(map(_unused, running))),
+        ("tailrack_slurm_jobs_hanging", "Running jobs that seem to hang; without tailrack:job_hangs, 0.", len(hanging)),
+    )
     names = [*partitions, *([NO_PARTITION] if any(name == NO_PARTITION for name, _ in job_counts) else [])]
     return [
         Metric(
@@ -90,22 +99,7 @@ def slurm_figures(jobs: Iterable[Job], nodes: Sequence[Node]) -> list[Metric]:
             "Jobs of a partition in a state; a job that waits for several partitions counts for the first.",
             [({"partition": name, "state": state}, job_counts[name, state]) for name in names for state in JOB_STATES],
         ),
-        Metric("tailrack_slurm_gpus", "GPUs of all nodes.", [({}, sum(gpus_in(node.gpus) for node in nodes))]),
-        Metric(
-            "tailrack_slurm_gpus_in_use",
-            "GPUs that jobs have.",
-            [({}, sum(gpus_of(job.resources) for job in jobs if job.runs))],
-        ),
-        Metric(
-            "tailrack_slurm_gpus_unused",
-            "GPUs that running jobs have and have not used for 10 minutes or more; without accounting, 0.",
-            [({}, sum(_unused(job) for job in jobs if job.runs))],
-        ),
-        Metric(
-            "tailrack_slurm_jobs_hanging",
-            "Running jobs that seem to hang; without tailrack:job_hangs, 0.",
-            [({}, sum(read_hang(job.admin_comment, job.start) is not None for job in jobs if job.runs))],
-        ),
+        *(Metric(name, about, [({}, total)]) for name, about, total in totals),
     ]
 
 

@@ -12,7 +12,7 @@ from components.node.systemd import UNITS as UNITS_FOLDER
 from components.roles.access.ssh_trust.ask import ANSWERS
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.pods.pod.library import library_path
-from components.roles.pods.pod_staging.record import CUT_OFF, LINK, PROGRAM, REQUEST, UNITS
+from components.roles.pods.pod_staging.record import CUT_OFF, LINK, PROGRAM, RECORDS, REQUEST, UNITS
 from components.roles.program import command_line, launcher
 from components.roles.role import File, Role, render, template
 from components.roles.slurm.slurm.folders import POD_JOBS, STAGE_IN, STAGE_OUT
@@ -22,8 +22,8 @@ def role(settings: ClusterSettings) -> Role:
     """Return the role. Its phases are those of pods alone."""
     on_head = (
         File(POD_JOBS, pod_jobs(settings)),
-        File(STAGE_IN, _asking("pod-stage-in", "in"), mode="0755"),
-        File(STAGE_OUT, _asking("pod-stage-out", "out"), mode="0755"),
+        File(STAGE_IN, _asking("in", '"${SLURM_JOB_COMMENT:-}" = stage'), mode="0755"),
+        File(STAGE_OUT, _asking("out", f'-e "{RECORDS}/${{SLURM_JOB_ID:-none}}"'), mode="0755"),
         File(PROGRAM, launcher("pod-staging"), mode="0755"),
         File(LINK, launcher("pod-link"), mode="0755"),
         *(File(f"{UNITS_FOLDER}/{unit}", template("pod_staging", unit)) for unit in UNITS),
@@ -47,5 +47,7 @@ def pod_jobs(settings: ClusterSettings) -> str:
     return render("roles/pods/pod_staging/templates/pod-jobs.lua.j2", share=settings.storage.mount)
 
 
-def _asking(name: str, direction: str) -> str:
-    return f'{template("pod_staging", name)}\nexec {command_line("pod-staging-ask")} {direction} "$SLURM_JOB_ID"'
+def _asking(direction: str, condition: str) -> str:
+    """Return a program that slurmctld runs for every job before it starts, or after it has ended."""
+    asking = f'exec {command_line("pod-staging-ask")} {direction} "$SLURM_JOB_ID"'
+    return f"#!/bin/sh\n# Written by tailrack.\n[ {condition} ] || exit 0\n{asking}"
