@@ -28,28 +28,28 @@ def problems(
     if config.cluster_stack == stack:
         yield Problem(path, f"{name} is this stack; it cannot join itself; write the name of the cluster's stack")
         return
+
+    def reason(problem: str, fix: str) -> Problem:
+        return Problem(path, f"stack {name} {problem}; {fix}")
+
+    up = f"(make up STACK={name})"
     if not cluster or not link or settings is None:
         problem = "has no cluster to join: it is a pool, or its last `up` failed or used another version"
-        yield Problem(path, f"stack {name} {problem}; no node could join; bring it up first (make up STACK={name})")
+        yield reason(problem, f"no node could join; bring it up first {up}")
         return
-    fix = "add the pool's machines as a site of that stack"
+    as_site = "add the pool's machines as a site of that stack"
     if link["connection"] is None:
         problem = "has a local head node, which only that machine can reach; the pool's steps could not run"
-        yield Problem(path, f"stack {name} {problem}; {fix}")
+        yield reason(problem, as_site)
         return
     if link["bastion"]:
-        problem = "has its head node behind a bastion; the pool's steps could not reach it"
-        yield Problem(path, f"stack {name} {problem}; {fix}")
+        yield reason("has its head node behind a bastion; the pool's steps could not reach it", as_site)
     if is_measured(config) and not _peers(cluster, settings.head.compute):
         if len(cluster["nodes"]) > 1:
             problem = "has only pods, which are not measured, so the way to it could not be measured"
-            fix = "add a machine that is no pod to that stack, or have only pods in this one"
+            yield reason(problem, "add a machine that is no pod to that stack, or have only pods in this one")
         else:
-            problem, fix = (
-                "has no node that runs jobs; nothing could be measured",
-                f"bring it up again (make up STACK={name})",
-            )
-        yield Problem(path, f"stack {name} {problem}; {fix}")
+            yield reason("has no node that runs jobs; nothing could be measured", f"bring it up again {up}")
     yield from _absent_sections(config, settings)
     yield from _absent_containers(config, settings)
     if any(node.pod for node in config.nodes()):

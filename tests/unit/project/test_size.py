@@ -8,13 +8,13 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 48_805,
+    "lines of code": 48_674,
     "Python files in components/": 323,
-    "lines of code in tests/": 51_450,
+    "lines of code in tests/": 51_375,
     "lines of bash": 1_679,
     "units": 25,
     "timers": 3,
-    "names of values in components/": 61,
+    "names of values in components/": 58,
     "words in README.md and docs/": 27_930,
     "pages in docs/": 23,
 }
