@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import asyncssh
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
 from cli.open_stack import confirmed, say
 from cli.output.make_command import Make
+from cli.output.ssh_key import described
 from cli.output.terminal import one_line
 from cli.pulumi.workspace import CliError
 from cli.stack_config.edit import write_section
@@ -140,19 +140,9 @@ def _lines(account: Account) -> Iterator[str]:
     present = {_comparable(key): key for key in account.present}
     for comparable, key in {**recorded, **present}.items():
         sign = " " if comparable in recorded.keys() & present.keys() else "+" if comparable in present else "-"
-        yield f"{sign} {where}: {_described(key)}"
+        yield f"{sign} {where}: {described(key)}"
     for line in account.left_out:
         yield f"! {where}: left out: {line}"
-
-
-def _described(key: str) -> str:
-    """Return a key's type, fingerprint and comment."""
-    kind, *_ = words = key.split(None, 2) or [""]
-    try:
-        fingerprint = asyncssh.import_public_key(key).get_fingerprint()
-    except (asyncssh.KeyImportError, ValueError):
-        fingerprint = "of an unknown format"
-    return f"{kind} {fingerprint}" + (f" ({words[2]})" if len(words) > 2 else "")
 
 
 def _comparable(key: str) -> Sequence[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from pulumi.runtime.rpc import UNKNOWN
 
+from cli.output.ssh_key import described
 from cli.output.terminal import one_line
 from cli.preview.change import Change, folded
 from cli.preview.changed_lines import difference
@@ -58,8 +57,9 @@ def _values(changes: Iterable[Change], names: Sequence[str]) -> Iterator[str]:
 
 def _of_keys(changes: Iterable[Change]) -> Iterator[str]:
     """Give a line for each key that a user gains or loses, in the order of users."""
-    for line, gone in sorted((_key_line(line), gone) for line, gone in _changed(changes, _KEYS)):
-        yield f"- {line} can no longer log in" if gone else f"+ {line} can log in"
+    for line, gone in sorted(_changed(changes, _KEYS)):
+        user, _, key = line.partition(" ")
+        yield f"- {user}: {described(key)} can no longer log in" if gone else f"+ {user}: {described(key)} can log in"
 
 
 def _of_members(changes: Iterable[Change]) -> Iterator[str]:
@@ -75,20 +75,6 @@ def _changed(changes: Iterable[Change], name: str) -> Iterator[tuple[str, bool]]
         if after := _header(change.after):
             old, new = (_lines([header.get(name, "")]) for header in (_header(change.before), after))
             yield from ((line, line in old) for line in old ^ new)
-
-
-def _key_line(line: str) -> str:
-    """Return a key as its user, type, fingerprint (`ssh-keygen -l` prints it) and comment."""
-    name, kind, key, *comment = [*line.split(" ", 3), "", ""]
-    return f"{name}: {kind} {_fingerprint(key)}" + (f" ({comment[0]})" if comment[0] else "")
-
-
-def _fingerprint(key: str) -> str:
-    try:
-        digest = hashlib.sha256(base64.b64decode(key)).digest()
-    except ValueError:
-        return "of an unknown format"
-    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 def _of_nodes(changes: Sequence[Change], resources: Sequence[Made]) -> Iterator[str]:
