@@ -47,7 +47,7 @@ def test_one_before_the_clis_first_step_asks_for_no_repair(touches_hosts: bool) 
     workspace = SimpleNamespace(stack="dev", folder="/", environment=dict)
     runner = CliRunner(cast(Any, workspace), cast(Any, None), told.append)
 
-    def broken_off(on_event: object) -> None:
+    def broken_off(**_: object) -> None:
         runner.stop()
         raise CommandError(CommandResult("", "error: update canceled\n", 255))
 
