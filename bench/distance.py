@@ -3,8 +3,6 @@
 It delays bytes and loses none: TCP would hide a loss behind another delay.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import Counter

@@ -4,8 +4,6 @@ Each part runs twice from cold, in separate folders: alone, one after the other,
 image is made with debootstrap even where a registry would answer. Prints seconds; nothing is judged.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Machines for a bench, which answer SSH and belong to no stack: containers of a lab."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -5,8 +5,6 @@
 No package can be installed there, so the stack has no accounting: it needs a database.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@ The bash checks, repairs and secures nothing, so no product can be this fast. Th
 computes too.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import time

@@ -6,8 +6,6 @@ the hosts' own work is taken off; the same with a host that refuses connections,
 nothing. Wall seconds are worth something on a machine with nothing else to do: the load is printed. Nothing is judged.
 """
 
-from __future__ import annotations
-
 import cProfile
 import os
 import pstats

@@ -10,8 +10,6 @@ most to one host. Nothing is judged.
 `python -m bench.up_times distance` prints only the last part.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -17,8 +17,6 @@ judged.
 as many as the memory has room for (some 60 MB a machine).
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import subprocess

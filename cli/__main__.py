@@ -1,7 +1,5 @@
 """`python -m cli`: the commands of cli/commands.py."""
 
-from __future__ import annotations
-
 import signal
 import sys
 

@@ -1,7 +1,5 @@
 """Connections through bastions, and local addresses of bastions that are behind another one."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -1,7 +1,5 @@
 """Commands that change a stack or show the changes: up, preview, down, reap, sweep."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from dataclasses import replace

@@ -4,8 +4,6 @@ To add a rule: a function here, its name in stacks/config/model.py, its function
 docs/pull-requests.md. A finding whose name is not in FINDINGS cannot be allowed.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

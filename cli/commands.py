@@ -3,8 +3,6 @@
 Progress and tables go to stderr and the terminal; only `outputs` writes to stdout, one JSON object.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command `elastic`, and `rent`, the run of a pool's `up` that it starts."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ The person who controls a user's account at GitHub decides which keys GitHub sho
 after a yes, `up` uses only recorded ones, and a later change at GitHub has no effect until someone runs this again.
 """
 
-from __future__ import annotations
-
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """`make init`: the state folder, the passphrase, the stack, its config file and the auth key; overwrites nothing."""
 
-from __future__ import annotations
-
 import argparse
 import getpass
 import os

@@ -1,7 +1,5 @@
 """Docker, images, containers and clean-up of the lab, beside the stack's resources."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Collection
 from contextlib import closing

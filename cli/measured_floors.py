@@ -1,7 +1,5 @@
 """`make floors`: write floors from the last measurement into the stack's config file."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

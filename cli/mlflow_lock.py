@@ -5,8 +5,6 @@ Usage: python -m cli.mlflow_lock PYLOCK      prints requirements; PYLOCK is a lo
 uv's list has ten times as many digests, of every wheel for every system; a step sends the list to the head node.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

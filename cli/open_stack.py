@@ -1,7 +1,5 @@
 """Open the stack of a command: its config file, its engine, its deployment."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from pathlib import Path

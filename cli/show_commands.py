@@ -1,7 +1,5 @@
 """Commands that show or record the state of a stack: outputs, status, report, floors, trust, shell, ..."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

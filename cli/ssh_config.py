@@ -1,7 +1,5 @@
 """`make ssh-config`: lines for the administrator's ~/.ssh/config, with the logins of the stack's steps."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ A key from the network proves nothing. You compare the fingerprints with the pro
 and the program records keys only after a yes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ The commands of the Makefile and rented machines are for stacks of tailrack itse
 It is not in the repository's root, because Pulumi would start the stack's program there.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

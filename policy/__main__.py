@@ -5,8 +5,6 @@ state before anything changes. It does not know which resources Pulumi replaces:
 head node because its machine is replaced.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The output `cluster` of a stack, and the full name of a stack."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The nodes that an elastic pool may rent at once, by the prices in the config and those of its clouds."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A call follows no redirect, which could take a secret to another host. Its answe
 in time. Errors are one sentence and repeat nothing that was sent as a secret.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

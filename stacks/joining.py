@@ -1,7 +1,5 @@
 """Checks that a pool can join its cluster, based on the outputs of the cluster's stack; and the pool's peer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

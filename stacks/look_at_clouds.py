@@ -1,7 +1,5 @@
 """The rented part of a stack: the look at its clouds before any resource, and the output `rented`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The stack's outputs, a contract with other programs (docs/commands.md). Pure; no pulumi import."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The outputs that the last run of a stack left: of this stack itself, and of a pool's cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

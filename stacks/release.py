@@ -1,7 +1,5 @@
 """This release of tailrack. Stack outputs contain it, so that an older release does not touch their state."""
 
-from __future__ import annotations
-
 RELEASE = "0.2.0"
 """The same as in pyproject.toml and CHANGELOG.md."""
 

@@ -5,8 +5,6 @@ the function, so a stack of fewer hosts runs without them. tests/unit/stacks/tes
 when the SDK changes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import sys

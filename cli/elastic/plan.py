@@ -5,8 +5,6 @@ is powered down has none. Nothing else is kept but failed attempts, so a control
 again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """One run of an elastic pool's `up` with given machines, in its own process, which can be ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Run a command on a stack's head node and return its output: on this machine, in the lab, or by SSH."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`make diagnose`: write one archive with the state of every machine of a stack, for a bug report."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Print the failures of an operation."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Commands to try after an `up`, for the machines of this stack."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections import Counter

@@ -1,7 +1,5 @@
 """Public SSH keys as people compare them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from contextlib import suppress

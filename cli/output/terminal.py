@@ -1,7 +1,5 @@
 """Show text of machines and users safely: control characters become visible, so that they move no cursor."""
 
-from __future__ import annotations
-
 import codecs
 import subprocess
 import sys

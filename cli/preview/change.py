@@ -1,7 +1,5 @@
 """One resource's change in a preview, in one value."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

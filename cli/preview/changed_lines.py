@@ -4,8 +4,6 @@ A step sends its values, including files (components/steps/step.py). So the diff
 difference between two versions of slurm.conf, of exports, of a user list.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

@@ -1,7 +1,5 @@
 """The comment on a pull request with a preview: the most important changes first, equal steps grouped."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The most important changes of a preview: users, groups, keys, slurm.conf, exports, jobs, the tailnet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any

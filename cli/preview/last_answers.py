@@ -1,7 +1,5 @@
 """Pass the last outputs of steps to the program of a preview (components/steps/results.py)."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator

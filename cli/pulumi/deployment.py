@@ -5,8 +5,6 @@ owner of a backup target can hide the newest backups. The backup role's services
 backup (components/roles/storage/backup/host.py), which stays in the state when the head node is lost.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Translate the Automation API's events of a Pulumi CLI run to cli.run_events."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

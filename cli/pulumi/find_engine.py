@@ -1,7 +1,5 @@
 """Find the engine that runs the program: the Pulumi CLI if possible, otherwise the in-process engine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

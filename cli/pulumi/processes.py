@@ -1,7 +1,5 @@
 """Processes of the Pulumi CLI: find the one that holds a stack, and end this process's run as by Ctrl-C."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Print each <name> of requirements/<name>.txt that a stack file needs: `python -m cli.pulumi.providers FILE`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

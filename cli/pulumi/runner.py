@@ -3,8 +3,6 @@
 The CLI's own errors are several lines long, and name neither the file nor the remedy: one sentence replaces them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

@@ -6,8 +6,6 @@ preview of many hosts, that was nearly half of the CLI's work (docs/figures.md).
 continues without a log (pkg/cmd/pulumi/pulumi.go).
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """The geometry of charts: bus bandwidth from 0 up over message size, and over time with the floors then."""
 
-from __future__ import annotations
-
 import calendar
 import math
 import time

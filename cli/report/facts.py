@@ -1,7 +1,5 @@
 """The facts of a stack's outputs, in the order of the terminal's tables and the report page."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Record how the last `make up` of a stack ended, so that a later report does not look better than the run."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Sequence

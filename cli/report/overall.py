@@ -1,7 +1,5 @@
 """One overall verdict for a stack. The exit status of `make up`, the terminal and the page all read it here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page of `make report`: one HTML file without scripts and external resources."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The storage measurement in a stack's outputs, for the terminal and the report page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

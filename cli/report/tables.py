@@ -1,7 +1,5 @@
 """The tables at the end of `make up`: nodes, bus bandwidth of each scope, verdicts, and next commands."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime

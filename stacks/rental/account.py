@@ -9,8 +9,6 @@ cloud, base_url, api_key   the account
 public_key                 for log-ins
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -1,7 +1,5 @@
 """Read the JSON answers of clouds' APIs, which may lack anything."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from stacks.http_client import ApiError

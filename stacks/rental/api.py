@@ -1,7 +1,5 @@
 """A client of a cloud's JSON API for one account: retries, and the account's key."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

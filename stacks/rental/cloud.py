@@ -4,8 +4,6 @@ A cloud without tags has names, or a container's environment (runpod.py). `user_
 without cloud-init takes the keys from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

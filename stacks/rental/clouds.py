@@ -1,7 +1,5 @@
 """The clouds by the word that configs use."""
 
-from __future__ import annotations
-
 from stacks.rental.api import Api
 from stacks.rental.cloud import Cloud
 from stacks.rental.digitalocean import DigitalOcean

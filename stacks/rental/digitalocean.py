@@ -1,7 +1,5 @@
 """DigitalOcean's API (api.digitalocean.com/v2; github.com/digitalocean/openapi)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Lambda's API (cloud.lambda.ai/api/v1; docs-api.lambda.ai, OpenAPI 1.8.3)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -13,8 +13,6 @@ lost, moved                id of a machine that is gone, its new address; only m
 on stderr. The output contains no secret.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

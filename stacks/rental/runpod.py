@@ -4,8 +4,6 @@ A type is a GPU's id with `_` for each space, after `2x_`, `4x_` or `8x_` for se
 Secure Cloud in lowercase, or `community`: any place in Community Cloud.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

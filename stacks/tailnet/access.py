@@ -1,7 +1,5 @@
 """Access to a stack's tailnet, for every kind of tailnet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module

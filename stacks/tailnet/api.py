@@ -1,7 +1,5 @@
 """Calls of Tailscale's HTTP API where the provider does not fit: remove machines from the list, read the policy."""
 
-from __future__ import annotations
-
 import base64
 import os
 import urllib.parse

@@ -1,7 +1,5 @@
 """Auth keys for a tailnet of kind `tailscale`, its policy, and the removal of machines, as resources."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping, Sequence

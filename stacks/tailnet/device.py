@@ -13,8 +13,6 @@ The program prints the number of removed devices. If it fails, it prints one sen
 contains no secret.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """Check that a tailnet's policy limits the pods of a pool. The stack of a cluster checks its own (auth_keys.py)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 

@@ -4,8 +4,6 @@ The program creates a first host key and sends it in the user data. At the first
 key, which verifies every later connection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The network of an aws site: the user's subnet or a new VPC, and the security group."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, TypeVar

@@ -6,8 +6,6 @@ the provider, that bastion is at `local_address`; both still check the key of ea
 can reach the bastion's sshd so, and needs a key there. With `pulumi` alone, no one forwards.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 Reading the output of a stack needs Pulumi, so the caller of `stacks.config.load` reads it before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

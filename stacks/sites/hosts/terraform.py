@@ -4,8 +4,6 @@ Pulumi's own reader of these states is a provider, which only the CLI can run, a
 A file works with both engines and with commands that run no program, and every backend can print it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Machines of hosts sites without a verified host key."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

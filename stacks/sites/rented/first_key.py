@@ -1,7 +1,5 @@
 """The first connection to a rented machine: a host key in its user data, then the key that the machine creates."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -4,8 +4,6 @@ The first key came with the cloud's user data, which every process on the machin
 step can run again if its answer was lost. The module runs on the machine.
 """
 
-from __future__ import annotations
-
 from components.node import files, packages
 from components.node.files import File
 from components.node.run import run

@@ -1,7 +1,5 @@
 """Machines that the stack rents with the programs in stacks/rental: one command resource per machine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The prices of clouds for nodes without a price in the config."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stacks.http_client import ApiError

@@ -4,8 +4,6 @@ The first key came in the pod's environment, where the start command finds it at
 can run again if its answer was lost. Later connections accept only the new key. The module runs on the pod.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from contextlib import suppress

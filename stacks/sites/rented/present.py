@@ -3,8 +3,6 @@
 A preview then shows that a machine has gone, under both engines: pulumi-command's refresh reads nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
