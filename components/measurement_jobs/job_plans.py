@@ -24,7 +24,6 @@ from components.settings.types import NODE
 from components.settings.validation import (
     SCRATCH,
     SHARE,
-    Nccl,
     StorageMeasurement,
     Training,
     Validation,
@@ -32,7 +31,7 @@ from components.settings.validation import (
     sizes_of,
 )
 from components.validation.groups import count
-from components.validation.model import Backend, Measurement
+from components.validation.model import Measurement
 from components.validation.results import settings_json
 from components.validation.storage_figures import FIGURES, LATENCY
 from components.validation.storage_node import CHECKPOINT_SECONDS, IN_JOB, IN_MOUNT, IN_SCRATCH
@@ -256,14 +255,11 @@ def deep_check_text(settings: ClusterSettings) -> str:
 def _plan(validation: Validation) -> dict[str, object]:
     """Return a measurement's plan (plan.py) without the node. It has only the gate size, which is the one judged."""
     ranks, nccl = max(2, validation.ranks_per_node), validation.nccl
-
-    def at_gate(section: Validation | Nccl, backend: Backend, **more: Any) -> Measurement:
-        gate = {"min_bytes": section.gate_bytes, "max_bytes": section.gate_bytes}
-        return Measurement(backend=backend, **{**sizes_of(section), **gate, "ranks": ranks, "nodes": 1, **more})
-
     # Without MPI: all ranks are on one node, and its TCP does not work there. A very short run is not precise.
-    cpu = at_gate(validation, "tcp-cpu", iterations=max(LEAST_ITERATIONS, validation.iterations))
-    gpu = at_gate(nccl, "nccl-tests", collective=nccl.collective, runs=RUNS)
+    sizes = {**sizes_of(validation), "iterations": max(LEAST_ITERATIONS, validation.iterations)}
+    cpu = Measurement(backend="tcp-cpu", **sizes, ranks=ranks, nodes=1).at_gate()
+    gpu = Measurement(backend="nccl-tests", **sizes_of(nccl), collective=nccl.collective, ranks=ranks, nodes=1)
+    gpu = gpu.at_gate(RUNS)
     minutes = validation.time_limit_minutes
     on_gpus = gpu_part(validation, gpu, SCOPE, {})
     on_gpus["more_collectives"] = ()

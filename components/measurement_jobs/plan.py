@@ -111,7 +111,6 @@ def plan(
     on_cpus = cpu_measurement(on_cpus, nodes)
     on_gpus = gpu_measurement(nodes, settings)
     names = tuple(sorted(nodes))
-    gate = Measurement(**{**settings_json(on_cpus), "min_bytes": on_cpus.gate_bytes, "max_bytes": on_cpus.gate_bytes})
     return {
         "scope": scope,
         "spans": spans,
@@ -124,7 +123,9 @@ def plan(
             "fabric": network["fabric"],
         },
         "cpu": settings_json(on_cpus),
-        "gate_job": validation_job(scope, names, gate, settings.time_limit_minutes, len(set(sites.values()))),
+        "gate_job": validation_job(
+            scope, names, on_cpus.at_gate(), settings.time_limit_minutes, len(set(sites.values()))
+        ),
         "ranks_per_node": settings.ranks_per_node,
         "floor": floors[0],
         "node_floor": floors[1],

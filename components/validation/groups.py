@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
-NO_MPI: Mapping[str, str] = MappingProxyType({})
 NO_GPU = "no GPUs"
 NO_PEER = "no other node has the same GPUs"
 NO_MPI_PEER = "no other node with suitable GPUs has the same release of Open MPI and PMIx"
@@ -53,9 +51,7 @@ def by_mpi_release(mpi: Mapping[str, str], nodes: Iterable[str]) -> dict[str, tu
     return {version: tuple(by_version[version]) for version in sorted(by_version)}
 
 
-def site_groups(
-    gpus: Mapping[str, str], most: int = 0, mpi: Mapping[str, str] = NO_MPI
-) -> tuple[tuple[Group, ...], dict[str, str]]:
+def site_groups(gpus: Mapping[str, str], most: int, mpi: Mapping[str, str]) -> tuple[tuple[Group, ...], dict[str, str]]:
     """Return the groups of a site, most GPUs first, and the reason for each node in no group.
 
     gpus   GPUs by node (`h200:8`), empty if it has none
@@ -88,7 +84,7 @@ def site_groups(
 
 
 def spanning_group(
-    gpus: Mapping[str, str], sites: Mapping[str, str], most: int = 0, mpi: Mapping[str, str] = NO_MPI
+    gpus: Mapping[str, str], sites: Mapping[str, str], most: int, mpi: Mapping[str, str]
 ) -> tuple[tuple[Group, ...], dict[str, str]]:
     """Return all nodes with GPUs as one group, each with as many as the smallest has; none within one site.
 
@@ -109,6 +105,6 @@ def spanning_group(
     return (group,), left_out
 
 
-def single_node_groups(gpus: Mapping[str, str], nodes: Iterable[str], most: int = 0) -> tuple[Group, ...]:
+def single_node_groups(gpus: Mapping[str, str], nodes: Iterable[str], most: int) -> tuple[Group, ...]:
     """Return a group for each of the nodes that has at least two GPUs."""
     return tuple(Group(gpus[node], (node,), count(gpus[node], most)) for node in nodes if count(gpus[node], most) > 1)

@@ -232,7 +232,7 @@ class MeasurementRun:
         )
 
     def _gate_order(self, group: Group, settings: Measurement, folder: Path, nodes: tuple[str, ...]) -> Order:
-        return self._gpu_order(replace(group, nodes=nodes), _at_gate(settings), folder)
+        return self._gpu_order(replace(group, nodes=nodes), settings.at_gate(), folder)
 
     # CPUs and GPUs
 
@@ -247,7 +247,7 @@ class MeasurementRun:
 
         def one_round(number: int, groups: Groups) -> Bandwidths | None:
             folder = self.folder / f"round-{number}"
-            return self._round(_at_gate(settings), {group: order(folder / group[0], group) for group in groups})
+            return self._round(settings.at_gate(), {group: order(folder / group[0], group) for group in groups})
 
         if len(nodes) < LEAST_NODES or self.plan["spans"] or not needs_search(result):
             return []
@@ -282,11 +282,6 @@ class MeasurementRun:
 
 def _folder_name(word: str, gpus: str) -> str:
     return "-".join([word, *gpus.replace(", ", "+").split(":")])
-
-
-def _at_gate(settings: Measurement) -> Measurement:
-    """Return the settings of one run at the gate size alone."""
-    return replace(settings, min_bytes=settings.gate_bytes, max_bytes=settings.gate_bytes, runs=1)
 
 
 def _nodes_of(groups: Sequence[Group]) -> list[str]:

@@ -158,6 +158,10 @@ class Measurement:
         """Return the size in the table's row: some collectives divide a message evenly among the ranks."""
         return COLLECTIVES[self.collective].size(size, self.ranks)
 
+    def at_gate(self, runs: int = 1) -> Measurement:
+        """Return the settings of some runs at the gate size alone."""
+        return replace(self, min_bytes=self.gate_bytes, max_bytes=self.gate_bytes, runs=runs)
+
     def without(self, nodes: int) -> Measurement:
         """Return the settings for that many nodes fewer. Raises ValueError if too few are left."""
         return replace(self, nodes=self.nodes - nodes, ranks=self.ranks - self.ranks // self.nodes * nodes)

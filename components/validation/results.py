@@ -24,7 +24,7 @@ from components.validation.groups import Group, single_node_groups
 from components.validation.model import NO_REPORT, JobReport, Measurement, format_size, parse_size, table
 from components.validation.preflight.findings import Finding
 from components.validation.slow_nodes import Suspect, plain
-from components.validation.transport import ANY_RDMA, NVLINK, Expected, expect, read_transport
+from components.validation.transport import ANY_RDMA, GPUDIRECT, NVLINK, Expected, expect, read_transport
 from components.validation.untrusted import Name, read, value_of
 from components.validation.verdict import Result, Verdict, judge
 
@@ -280,7 +280,6 @@ def _wrong(*halves: Mapping[str, Any]) -> str:
     return "not counted" if None in counts else str(sum(count for count in counts if count is not None))
 
 
-_GPUDIRECT = " + GPUDirect RDMA"  # a way to use a network, not a network
 _Hardware = tuple[str, int, int, str, str]
 
 
@@ -303,7 +302,7 @@ def floor_for(
 
     The lowest floor of several sources counts, because every healthy machine must reach it.
     """
-    path = transport.removesuffix(_GPUDIRECT)
+    path = transport.removesuffix(GPUDIRECT)  # a way to use a network, not a network
     candidates = (
         Floor(gb_per_s, source)
         for name in (path, f"{path}{nvlinks}" if path == NVLINK and nvlinks else path)

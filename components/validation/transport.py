@@ -76,7 +76,7 @@ def _network(log: tuple[LogLine, ...]) -> Transport | None:
             links = {roce for _, roce in of_host.values()}
             roce = device_used[1] if device_used else links.pop() if len(links) == 1 else None
             name = _network_name(used["kind"], used["plugin"], roce)
-            names.add(name + (" + GPUDirect RDMA" if used["rdma"] else ""))
+            names.add(name + (GPUDIRECT if used["rdma"] else ""))
             interfaces.update([device_used[0]] if device_used else [])
             unnamed = unnamed or device_used is None
     if not names:
@@ -132,7 +132,7 @@ ANY_RDMA, ONLY_SOCKETS = "auto", "tailnet"
 # Ethernet ports that are up but carried nothing when their nodes joined: ordinary network cards of a cloud.
 ROCE_UNPROVEN = "infiniband"
 NVLINK, PCIE, SOCKETS = "NVLink", "P2P over PCIe", "sockets"
-_GPUDIRECT = " + GPUDirect RDMA"
+GPUDIRECT = " + GPUDirect RDMA"
 # Names of NCCL's network plugins for verbs, whose log does not show the fabric.
 _VERBS = ("IB verbs", "IBext", "UCX")
 _REMEDY = {
@@ -149,7 +149,7 @@ _REMEDY = {
     SOCKETS: "NCCL_NET and the network plugin that was loaded",
 }
 _REMEDY[ROCE] = _REMEDY[INFINIBAND] + ", and NCCL_IB_GID_INDEX"
-_GPUDIRECT_REMEDY = (
+_DIRECT_REMEDY = (
     "NCCL_NET_GDR_LEVEL, NCCL_NET_GDR_READ and NCCL_DMABUF_ENABLE, 'nvidia-smi topo -m', and ACS or ATS on the way"
 )
 
@@ -226,7 +226,7 @@ def complaint(expected: Expected, used: Transport) -> str | None:
     """Return the problem with the transport that was used, and a remedy; None without a problem."""
     if expected.transport is None or used.name is None:
         return None
-    names = {name.removesuffix(_GPUDIRECT) for name in used.name.split(", ")}
+    names = {name.removesuffix(GPUDIRECT) for name in used.name.split(", ")}
     # Sockets are the fallback of every fabric, shared memory and PCIe that of NVLink. An unknown network plugin may be
     # the fabric's own.
     worse = {name for name in names if not _fits(expected.transport, name)}
@@ -241,7 +241,7 @@ def complaint(expected: Expected, used: Transport) -> str | None:
             f"The data went over {used.interface or 'an interface that the log does not name'} instead of "
             f"{expected.interface}. Check NCCL_SOCKET_IFNAME."
         )
-    if expected.gpudirect and any(_GPUDIRECT not in name for name in used.name.split(", ")):
+    if expected.gpudirect and any(GPUDIRECT not in name for name in used.name.split(", ")):
         if expected.denied:
             return (
                 f"GPUDirect RDMA was not used: {', '.join(expected.denied)} has neither nvidia_peermem nor DMA-BUF. "
@@ -250,7 +250,7 @@ def complaint(expected: Expected, used: Transport) -> str | None:
             )
         return (
             f"GPUDirect RDMA was not used, although the driver supports it and a GPU is near its network device "
-            f"({expected.where}). Check {_GPUDIRECT_REMEDY}."
+            f"({expected.where}). Check {_DIRECT_REMEDY}."
         )
     return None
 
