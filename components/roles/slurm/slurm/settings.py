@@ -4,9 +4,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Mapping
-from configparser import ConfigParser
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
@@ -30,17 +28,23 @@ from components.settings.types import (
     word_set,
 )
 
-_FILE = ConfigParser()
-_FILE.read(Path(__file__).with_name("slurm_keys.ini"), encoding="utf-8")
-OWNED_KEYS, _BY_CGROUPS, _EXTERNAL, _MORE_KEYS, _MORE_NUMBERS = (
-    word_set(_FILE["keys"][name]) for name in ("owned", "by_cgroups", "external", "more", "numbers")
+# tailrack derives these from the stack. Other values would cut nodes off, or let jobs leave their site.
+OWNED_KEYS = word_set(
+    """authinfo authtype clustername credtype disablerootjobs downnodes frontendname grestypes
+    hashplugin include jobsubmitplugins maxnodecount nodename nodeset partitionname proctracktype schedulerparameters
+    slurmctldaddr slurmctldhost slurmctldparameters slurmctldpidfile slurmctldport slurmdpidfile slurmdport
+    slurmdspooldir slurmduser slurmuser srunportrange statesavelocation taskplugin topologyplugin treewidth"""
 )
+_BY_CGROUPS = word_set("proctracktype taskplugin")
+# Keys for accounting that tailrack does not run.
+_EXTERNAL = word_set("accountingstoragetype accountingstoragehost accountingstorageport accountingstoragebackuphost")
 # The items of CommunicationParameters that a stack may add, with Linux's largest values (tcp(7)). Slurm ignores the
 # others unless keepalivetime is set (src/common/net.c).
 _KEEPALIVE = {"keepalivetime": 32767, "keepaliveinterval": 32767, "keepaliveprobes": 127}
 # Values of PrologFlags that give each job a step for log-ins (slurm.conf(5)).
 _CONTAIN = word_set("contain runinjob x11")
-# Fields of slurmutils that are not keys.
+# Keys of Slurm 24.11 that slurmutils lacks (slurm.conf(5)), and fields of slurmutils that are not keys.
+_MORE_KEYS = word_set("DataParserParameters EpilogTimeout PrologTimeout TLSType")
 _NO_KEYS = word_set("down_nodes frontend_nodes nodes nodesets partitions")
 # Minutes; M:S; H:M:S; D-H; D-H:M; D-H:M:S.
 _TIME = r"[0-9]{1,7}|[0-9]{1,5}:[0-5][0-9]|[0-9]{1,5}(:[0-5][0-9]){2}|[0-9]{1,4}-([01]?[0-9]|2[0-3])(:[0-5][0-9]){0,2}"
@@ -48,6 +52,10 @@ _TIME = r"[0-9]{1,7}|[0-9]{1,5}:[0-5][0-9]|[0-9]{1,5}(:[0-5][0-9]){2}|[0-9]{1,4}
 _VALUE = r'"[^"]*"|[^\s"]+'
 # Numbers that slurmctld accepts: C syntax, with K for 1024 (slurm's parse_config.c).
 _NUMBER = r"(0x[0-9a-f]{1,16}|[0-9]{1,20})k?|unlimited|infinite"
+# Numbers that slurmutils takes for truth values or does not have.
+_MORE_NUMBERS = word_set(
+    "epilogtimeout groupupdateforce jobfileappend jobrequeue killonbadexit prologtimeout slurmschedloglevel"
+)
 # Slurm keeps these times in 16 bits of seconds.
 MOST_MINUTES = 1080
 
