@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -14,22 +14,21 @@ from stacks.http_client import ApiError, call
 @contextmanager
 def server(first: bytes, rest: bytes = b"", pause: float = 0.0) -> Iterator[str]:
     """Answer one call with `first`, then each byte of `rest` after a pause."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener, ended = socket.create_server(("127.0.0.1", 0)), threading.Event()
 
     def answer() -> None:
         connection, _ = listener.accept()
-        with connection:
+        with connection, suppress(OSError):
             connection.recv(65536)
             connection.sendall(first)
             for byte in rest:
-                time.sleep(pause)
-                try:
-                    connection.sendall(bytes([byte]))
-                except OSError:
-                    return
+                # Not time.sleep, which another test may have replaced by the time that this thread ends.
+                ended.wait(pause)
+                connection.sendall(bytes([byte]))
 
     threading.Thread(target=answer, daemon=True).start()
     yield f"http://127.0.0.1:{listener.getsockname()[1]}/x"
+    ended.set()
     listener.close()
 
 
