@@ -17,7 +17,6 @@ from components.roles.access.user_groups.role import role as user_groups
 from components.roles.access.user_keys.role import role as user_keys
 from components.roles.access.user_limits.role import role as user_limits
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.commands.tailrack.book import BOOK, BUDGET
 from components.roles.commands.tailrack.role import role as tools
 from components.roles.containers.enroot_pyxis.role import role as enroot_pyxis
 from components.roles.facts import matching, whole
@@ -28,6 +27,7 @@ from components.roles.jobs.job_reports.role import role as job_reports
 from components.roles.jobs.mlflow.role import role as mlflow
 from components.roles.jobs.spot_notice.host import PROGRAM as SPOT_NOTICE
 from components.roles.jobs.spot_notice.host import UNIT as SPOT_NOTICE_UNIT
+from components.roles.monitoring.budget.spending import BOOK, BUDGET
 from components.roles.monitoring.grafana.role import role as grafana
 from components.roles.monitoring.health.role import role as health
 from components.roles.monitoring.monitoring.host import figures_task

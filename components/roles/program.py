@@ -34,7 +34,7 @@ COMMANDS = {
     "gpus-in-use": "components.validation.preflight.holders",
     "health-check": "components.validation.preflight.health_check",
     "job-gpu-use": "components.roles.monitoring.usage.job_gpu_use",
-    "job-hangs": "components.roles.jobs.job_hangs.find",
+    "job-hangs": "components.roles.jobs.job_hangs.find_hangs",
     "job-hangs-here": "components.roles.jobs.job_hangs.watch",
     "job-reports": "components.roles.jobs.job_reports.daemon",
     "kept": "components.node.step.main:run_kept",

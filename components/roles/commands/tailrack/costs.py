@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from components.roles.commands.tailrack.book import (
+from components.roles.commands.tailrack.idle import idle_since
+from components.roles.monitoring.budget.spending import (
     Stay,
     budget_line,
     joined,
@@ -17,7 +18,6 @@ from components.roles.commands.tailrack.book import (
     spending,
     spent,
 )
-from components.roles.commands.tailrack.idle import idle_since
 from components.slurm_commands import slurm
 from components.slurm_commands.nodes import Node, node_names
 from components.validation.preflight.findings import plain

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from components.roles.commands.tailrack.book import Stay, joined, left, read_book
+from components.roles.monitoring.budget.spending import Stay, joined, left, read_book
 from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.nodes import Node, node_names

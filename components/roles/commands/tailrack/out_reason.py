@@ -13,7 +13,7 @@ from typing import Any
 
 from components.roles.access.ssh_trust.ask import ANSWERS
 from components.roles.commands.tailrack.elastic import NO_MACHINE
-from components.roles.jobs.spot_notice.providers import REASON as TAKEN_BACK
+from components.roles.jobs.spot_notice.notices import REASON as TAKEN_BACK
 from components.roles.slurm.slurm.folders import POD
 from components.slurm_commands.nodes import Node
 from components.validation.preflight.drain import DEEP_PREFIX, HEALTH_PREFIX, SCRIPT

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from components.roles.commands.sll.snapshot import gpus_of
-from components.roles.commands.tailrack.book import month_begin, read_book
 from components.roles.commands.tailrack.costs import budget_now
+from components.roles.monitoring.budget.spending import month_begin, read_book
 from components.roles.monitoring.usage.samples import read_summary
 from components.slurm_commands import slurm
 from components.slurm_commands.slurm import Held, SlurmError

@@ -17,7 +17,7 @@ from typing import Annotated
 from components.slurm_commands.jobs import read_part
 
 MOST_RANKS = 8
-# Kinds of findings, the clearest first. PEER is EQUAL or NONE while some GPUs wait and others are idle (find.py).
+# Kinds of findings, the clearest first. PEER is EQUAL or NONE while some GPUs wait and others are idle (find_hangs.py).
 MISSING, ABSENT, BEHIND, DIFFERENT = "missing", "absent", "behind", "different"
 PEER, EQUAL, NONE = "peer", "equal", "none"
 KINDS = (MISSING, ABSENT, BEHIND, DIFFERENT, PEER, EQUAL, NONE)

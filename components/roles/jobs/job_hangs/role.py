@@ -1,13 +1,13 @@
 """Jobs that hang: found by GPUs that wait and by NCCL's RAS subsystem, reported with the ranks that are behind.
 
-Role usage samples the GPUs of jobs once a minute and calls watch.py. `tailrack why` shows what find.py notes.
+Role usage samples the GPUs of jobs once a minute and calls watch.py. `tailrack why` shows what find_hangs.py notes.
 """
 
 from __future__ import annotations
 
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.jobs.job_hangs.find import FINDER, LIMITS, REPORTED
+from components.roles.jobs.job_hangs.find_hangs import FINDER, LIMITS, REPORTED
 from components.roles.jobs.job_hangs.watch import ANSWER, ASK_RAS, MINUTES, STALLS
 from components.roles.monitoring.usage.role import HAS_GPUS
 from components.roles.program import launcher

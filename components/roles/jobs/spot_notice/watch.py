@@ -11,7 +11,7 @@ from typing import NoReturn
 from components.node import files
 from components.node.log import note
 from components.node.step.step import STATE_DIR
-from components.roles.jobs.spot_notice.providers import REASON, NoAnswerError, Notice, Read, provider
+from components.roles.jobs.spot_notice.notices import REASON, NoAnswerError, Notice, Read, provider
 from components.roles.slurm.slurm.jobs import end_jobs, start_again, wait_for_end
 from components.slurm_commands import slurm
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from components.roles.commands.sll.snapshot import jobs_and_nodes
-from components.roles.commands.tailrack.book import read_book, read_budget, spending
 from components.roles.commands.tailrack.costs import costs
+from components.roles.monitoring.budget.spending import read_book, read_budget, spending
 from components.roles.monitoring.monitoring.slurm_figures import (
     Metric,
     Sample,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.roles.commands.sll.snapshot import gpus_of
-from components.roles.commands.tailrack.book import FULL, Spending
 from components.roles.commands.tailrack.costs import Cost
 from components.roles.jobs.job_hangs.communicators import read_hang
+from components.roles.monitoring.budget.spending import FULL, Spending
 from components.roles.monitoring.usage.samples import read_summary
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.nodes import Node

@@ -24,8 +24,8 @@ from components.node.run import attempt
 from components.node.waiting import within
 from components.roles.access.ssh_trust.ask import ask, asking_key
 from components.roles.commands.sll.snapshot import gpus_of, jobs_and_nodes
-from components.roles.commands.tailrack.book import Stay, read_book, spent
 from components.roles.jobs.job_hangs.communicators import read_hang
+from components.roles.monitoring.budget.spending import Stay, read_book, spent
 from components.roles.monitoring.usage.samples import (
     ANSWER,
     CANCEL,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from components.roles.commands.tailrack import book as books
-from components.roles.commands.tailrack.book import Budget, Spending, Stay, budget_line, read_budget, spending
+from components.roles.monitoring.budget import spending as books
+from components.roles.monitoring.budget.spending import Budget, Spending, Stay, budget_line, read_budget, spending
 from components.roles.monitoring.monitoring.slurm_figures import budget_figures
 from components.roles.order import budget as role
 from components.roles.order import roles

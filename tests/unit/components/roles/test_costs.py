@@ -10,9 +10,9 @@ from unittest import mock
 import pytest
 
 from components.roles.commands.tailrack import costs
-from components.roles.commands.tailrack.book import Budget, Stay, read_book, read_stays
 from components.roles.commands.tailrack.costs import as_rows, as_text, totals
 from components.roles.commands.tailrack.main import main
+from components.roles.monitoring.budget.spending import Budget, Stay, read_book, read_stays
 from components.roles.monitoring.costs import host as costs_host
 from components.slurm_commands import slurm
 from components.slurm_commands.nodes import Node

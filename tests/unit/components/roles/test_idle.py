@@ -10,9 +10,9 @@ from unittest import mock
 import pytest
 
 from components.roles.commands.tailrack import idle
-from components.roles.commands.tailrack.book import Stay
 from components.roles.commands.tailrack.idle import Use, could_run, use
 from components.roles.commands.tailrack.main import main
+from components.roles.monitoring.budget.spending import Stay
 from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.nodes import Node, node_names

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from components.roles.commands.tailrack.why import explain
-from components.roles.jobs.job_hangs import communicators, find, ras, watch
+from components.roles.jobs.job_hangs import communicators, find_hangs, ras, watch
 from components.roles.jobs.job_hangs.communicators import BEHIND, Communicator, Late, Rank, next_command, sentence
-from components.roles.jobs.job_hangs.find import LIMITS, REPORTED, judge
+from components.roles.jobs.job_hangs.find_hangs import LIMITS, REPORTED, judge
 from components.roles.jobs.job_hangs.ras import read_answer
 from components.roles.jobs.job_hangs.role import role
 from components.roles.jobs.job_reports.host import MAIL_PROGRAM
@@ -469,7 +469,7 @@ def stalls_of(shell: Shell) -> dict[str, Any]:
 def test_the_sampler_asks_ras_as_the_jobs_user_and_the_node_answers_with_the_stall(node: Shell) -> None:
     for _ in range(7):
         assert_ok(node.command("gpu-use"))
-    stalls = find.read_stalls(node.command("job-hangs-here").stdout)
+    stalls = find_hangs.read_stalls(node.command("job-hangs-here").stdout)
     assert stalls is not None
     assert (stalls["7"].samples, stalls["7"].unchanged, stalls["7"].finding) == (7, 3, FOUND)
     asked = [call for call in node.calls if call.startswith("setpriv")]
@@ -507,8 +507,8 @@ def head(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 
 def play(monkeypatch: pytest.MonkeyPatch, running: Job, stall: watch.Stall | None = STALL) -> None:
-    monkeypatch.setattr(find, "jobs_and_nodes", lambda: ([running], [type("N", (), {"name": "b1"})()], {}))
-    monkeypatch.setattr(find, "ask_each", lambda names, *_: {name: {"7": stall} for name in names if stall})
+    monkeypatch.setattr(find_hangs, "jobs_and_nodes", lambda: ([running], [type("N", (), {"name": "b1"})()], {}))
+    monkeypatch.setattr(find_hangs, "ask_each", lambda names, *_: {name: {"7": stall} for name in names if stall})
     monkeypatch.setattr(slurm, "jobs", lambda _: [running])
 
 
@@ -544,7 +544,7 @@ def test_samples_of_the_run_before_a_requeue_are_left_out(head: Shell, monkeypat
 
 def test_a_nodes_malformed_answer_is_none() -> None:
     for text in ("", "{", '{"jobs": 5}', '{"jobs": {"7": {"since": -1}}}', '{"jobs": {"7": 5}}'):
-        assert find.read_stalls(text) is None
+        assert find_hangs.read_stalls(text) is None
 
 
 # The role.

@@ -15,8 +15,8 @@ from components.roles.commands.tailrack.out_reason import why_out
 from components.roles.commands.tailrack.wait_reason import Why, why_it_waits
 from components.roles.commands.tailrack.why import why_it_ended
 from components.roles.commands.tailrack.why import with_cause as with_cause_sentence
-from components.roles.jobs.spot_notice import providers, watch
-from components.roles.jobs.spot_notice.providers import REASON, Aws, Azure, Google, NoAnswerError, Notice, ask
+from components.roles.jobs.spot_notice import notices, watch
+from components.roles.jobs.spot_notice.notices import REASON, Aws, Azure, Google, NoAnswerError, Notice, ask
 from components.roles.monitoring.usage.samples import Summary, read_summary
 from components.roles.slurm.slurm.jobs import read_cause
 from components.roles.slurm.slurm.slurmd import requeue_jobs_at_shutdown, seconds_to_save
@@ -73,7 +73,7 @@ class Fake:
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     """A metadata service without a notice; proxies of the environment lead nowhere."""
     made = Fake()
-    monkeypatch.setattr(providers, "ADDRESS", f"127.0.0.1:{made.server.server_port}")
+    monkeypatch.setattr(notices, "ADDRESS", f"127.0.0.1:{made.server.server_port}")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     yield made
     made.server.shutdown()
@@ -182,7 +182,7 @@ def test_an_answer_has_limits_and_no_redirect_is_followed(fake: Fake, monkeypatc
     with pytest.raises(NoAnswerError, match="no whole answer within"):
         ask(PREEMPTED, {}, seconds=0.3)
     assert time.monotonic() - began < 5
-    monkeypatch.setattr(providers, "ADDRESS", "127.0.0.1:9")
+    monkeypatch.setattr(notices, "ADDRESS", "127.0.0.1:9")
     with pytest.raises(NoAnswerError, match="does not answer"):
         ask(PREEMPTED, {})
 

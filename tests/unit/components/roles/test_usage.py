@@ -13,11 +13,11 @@ import pytest
 
 from components.roles.commands.sll.snapshot import gpu_figures
 from components.roles.commands.tailrack import usage
-from components.roles.commands.tailrack.book import Stay
 from components.roles.commands.tailrack.usage import as_text, span, usages
 from components.roles.commands.tailrack.wait_reason import Why
 from components.roles.commands.tailrack.why import with_gpu_use
 from components.roles.jobs.job_hangs.watch import MINUTES
+from components.roles.monitoring.budget.spending import Stay
 from components.roles.monitoring.monitoring.slurm_figures import MOST_JOBS, job_gpu_figures, slurm_figures
 from components.roles.monitoring.usage import job_gpu_use, samples
 from components.roles.monitoring.usage.job_gpu_use import Limits, apply_limits, read_limits, summary_of
