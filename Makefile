@@ -95,7 +95,7 @@ burst-down: STACK = dev-burst
 burst-down: down ## remove the pool dev-burst
 
 config-help: setup ## print config keys with type, default and text: KEY=storage.mounts
-	@$(PYTHON) -m stacks.config.reference "$(KEY)"
+	@$(PYTHON) -c 'from stacks.config.reference import main; main()' "$(KEY)"
 
 schema: setup ## write schema.json, with which editors complete the keys of Pulumi.<stack>.yaml, and package/schema.json
 	@$(PYTHON) -m stacks.config.schema

@@ -51,6 +51,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         if "; " not in problem:  # PyYAML's own message
             begin = f" ({error.context} from line {error.context_mark.line + 1})" if error.context_mark else ""
             fix = "correct the indentation (spaces, no tabs), a colon or a quote in this line or the one before it"
+            fix += "; a text with brackets or a comma inside { } or [ ] needs quotes" * ("a flow" in str(error.context))
             problem = problem.replace("character that cannot start any token", "a tab, or a sign that needs quotes")
             problem = f"this is not YAML: {problem}{begin}; {fix}"
         raise FileError(f"{path.name} line {line}: {problem}") from None

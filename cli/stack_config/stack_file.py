@@ -26,6 +26,7 @@ from stacks.yaml_file import describe_type, read_yaml
 
 # A value encrypted by the passphrase provider, or a cloud's: nonce and ciphertext.
 _ENCRYPTED = re.compile(r"v1:([A-Za-z0-9+/]+={0,2}):([A-Za-z0-9+/]+={0,2})")
+_ROOT_KEYS = {"config", "encryptedkey", "encryptionsalt", "environment", "secretsprovider"}  # the CLI's
 # The CLI passes the config to the program in one environment variable, which Linux limits (MAX_ARG_STRLEN, including
 # its name and the final byte).
 LARGEST = 512 * 1024  # bytes of a stack's file with comments; a run reads it several times
@@ -86,6 +87,10 @@ def read_stack_file(path: Path) -> dict[str, Any]:
         problem = f"{path.name} has more than {LARGEST} bytes, which would take minutes to read"
         raise CliError(f"{problem}; {_HOSTS_FILE}")
     content = read_yaml(path) if path.exists() else {}
+    # Other keys may hold what `config` repeats by an alias.
+    for key in sorted(key for key in content.keys() - _ROOT_KEYS if ":" in key or "config" not in content):
+        fix = "write `config:` once, with all keys of the stack indented below it"
+        raise CliError(f"{path.name}: {shown(key)} is not below config:, so it would have no effect; {fix}")
     config = content["config"] = {} if content.get("config") is None else content["config"]
     if not isinstance(config, dict):
         fix = "write the stack's keys below it, such as `tailrack:cluster: {name: lab}`, indented"

@@ -1,7 +1,5 @@
 """A compute node and its records on the head node. Its steps change only these two machines."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The head node: it runs slurmctld and serves the share, and runs slurmd if it runs jobs too."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 

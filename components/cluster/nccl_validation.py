@@ -5,8 +5,6 @@ its nodes, their addresses, the way in which Slurm starts processes, or the meas
 cluster is measured again only if other jobs kept the last measurement from its nodes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Measurements by one job over all chosen nodes: the training benchmark and the storage measurement. No pulumi."""
 
-from __future__ import annotations
-
 import json
 import math
 import shlex

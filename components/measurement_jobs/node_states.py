@@ -1,7 +1,5 @@
 """The nodes of a measurement and their jobs, as Slurm reports them on the head node, and which of them take part."""
 
-from __future__ import annotations
-
 import re
 import socket
 import time

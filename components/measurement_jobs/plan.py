@@ -3,8 +3,6 @@
 components/validation/measurement_run.py reads the plan. Only the available nodes are not in it. No pulumi.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Other code judges the output: a failed job is a result too, and so are nodes that run other jobs.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping, Sequence

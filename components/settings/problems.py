@@ -45,7 +45,8 @@ class ConfigError(Exception):
 
     def message_for(self, stack: str) -> str:
         """Return the message with the stack's name in the file name and the commands."""
-        return str(self).replace("Pulumi.<stack>.yaml", f"Pulumi.{stack}.yaml").replace("STACK=...", f"STACK={stack}")
+        text = str(self).replace(secret_command("")[:-2], secret_command("", stack)[:-2])
+        return text.replace("Pulumi.<stack>.yaml", f"Pulumi.{stack}.yaml").replace("STACK=...", f"STACK={stack}")
 
 
 def shown(value: object) -> str:

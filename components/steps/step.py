@@ -22,8 +22,6 @@ script also has an action `recall`: without an update command, pulumi-command wo
 input, such as a comment in the script or a new SSH key.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence

@@ -13,8 +13,6 @@ dmabuf       whether the driver is NVIDIA's open one, which supports DMA-BUF
 Unknown values are null.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The figures of a measurement: each run, the median run, and problems that make them incomplete."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence

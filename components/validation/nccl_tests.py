@@ -17,8 +17,6 @@ Exits with 1 and prints nothing if the file is incomplete, as after a killed pro
 versions 1 to 3 of the file.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -10,8 +10,6 @@ in turn, this is 7 % below to 2 % above the measured values; over bytes it is up
 outside a source's sizes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace

@@ -3,8 +3,6 @@
 Runs on the head node as the user. Each job has its own folder in the user's home.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -5,8 +5,6 @@ The verdict depends on images per second and rank in the median step of the medi
 without GPUs. A value that was not measured is None, never 0.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

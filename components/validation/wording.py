@@ -4,8 +4,6 @@ causes.csv has the patterns of causes, from CUDA's errors (cudaGetErrorString), 
 linker and Slurm. For each line the first match counts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache

@@ -119,6 +119,8 @@ def _check_keys(keys: Iterable[str], report: Report) -> None:
             problem = "is a key of the AWS provider that a stack's config may not set"
             breaks = "a preview could send credentials or a file of this machine to another host"
             fix = "remove it, and set it in the environment (AWS_ENDPOINT_URL, AWS_CONFIG_FILE, HTTPS_PROXY)"
+            for similar in difflib.get_close_matches(name, _HARMLESS_OF_AWS, 1, 0.8):
+                fix = f"did you mean {shown(f'aws:{similar}')}?"
             report.add(shown(key), problem, breaks, fix)
 
 

@@ -19,6 +19,7 @@ from stacks.sites import KINDS
 from stacks.sites.kind import UNREAD
 
 _UNKNOWN = ("extra_forbidden", "invalid_key")  # errors of pydantic about keys
+_FINDS_HOST_KEY = ("name", "address", "port")
 _MOST_PATHS = 6  # places to offer for a key that is in the wrong one
 
 
@@ -57,8 +58,11 @@ def _without_nulls(raw: Any) -> Any:
 def _report_all(model: type[Section], raw: Any, errors: Sequence[ErrorDetails], report: Report) -> None:
     # A misspelt key is not reported as missing too.
     unknown = [detail["loc"] for detail in errors if detail["type"] in _UNKNOWN]
+    unfound = [detail["loc"][:-1] for detail in errors if detail["loc"][-1] in _FINDS_HOST_KEY]
     for detail in errors:
         *above, name = detail["loc"]
+        if name == "host_key" and detail["type"] == "missing" and tuple(above) in unfound:
+            continue  # known_hosts_file may have the key of the right address
         near = [str(key) for *place, key in unknown if place == above] if detail["type"] == "missing" else []
         if not difflib.get_close_matches(str(name), near):
             _report(model, raw, detail, report)

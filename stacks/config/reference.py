@@ -66,7 +66,7 @@ def _default(path: str, key: Key) -> str:
         return key.help.default_text
     if path.endswith("_bytes"):
         return format_size(default).removesuffix("iB").replace(" ", "")
-    return default if isinstance(default, str) else shown(default)
+    return shown(default) if isinstance(default, bool) else str(default)
 
 
 def main() -> None:
@@ -75,7 +75,3 @@ def main() -> None:
         sys.stdout.write(reference(*sys.argv[1:2]))
     except KeyError as error:
         sys.exit(f"{error.args[0]}\nnext: `make config-help` prints all keys")
-
-
-if __name__ == "__main__":
-    main()

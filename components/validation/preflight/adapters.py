@@ -4,8 +4,6 @@ Ports that were up before must not be down now. node_checks.py stores earlier st
 cable is not lost.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

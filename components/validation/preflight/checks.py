@@ -6,8 +6,6 @@ its host. Only an error that NODE or POD finds drains a node. A check that canno
 its input reports UNJUDGED and never drains.
 """
 
-from __future__ import annotations
-
 import resource
 import time
 from collections.abc import Callable, Iterable

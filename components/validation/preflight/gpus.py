@@ -1,7 +1,5 @@
 """Checks of GPU count and health from nvidia-smi's output, and of drivers that differ between nodes."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

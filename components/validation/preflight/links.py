@@ -4,8 +4,6 @@ ACS redirects traffic between two devices through the root complex. On bare meta
 the host needs it, and the adapter needs ATS instead.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

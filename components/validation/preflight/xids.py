@@ -6,8 +6,6 @@ drain nodes; codes on which these disagree (63, 92, 94) are warnings.
 The events are read from the kernel's ring buffer; the journal of a long boot takes seconds.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

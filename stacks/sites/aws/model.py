@@ -119,7 +119,7 @@ class AwsSite(SiteOfNewMachines):
     """EC2 instances, created and deleted with the stack."""
     region: str = key("a region's name", "write one such as us-east-1", pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")
     """The region."""
-    zone: str | None = key("a letter", "write it", "", "the first with all types", pattern="^[a-z]$", default=None)
+    zone: str | None = key("a letter", "write e.g. a", "", "the first with all types", pattern="^[a-z]$", default=None)
     """Letter of the availability zone of all nodes; default: the first that sells all of the site's types."""
     ssh_from: tuple[Door, ...] = key("a list of networks", "write your public address, with /32", min_length=1)
     """Networks that may connect by SSH; `up` must run in one of them."""

@@ -178,15 +178,18 @@ def _read_hosts(file: Path, path: str) -> list[tuple[object, str]]:
 
 def _expand(host: Mapping[str, object], place: str, report: Report) -> Iterator[Mapping[str, object]]:
     """Return one host, or each host of a range: name n[1-8] with addresses 10.0.0.[1-8] or a list of addresses."""
-    names = _range(host.get("name"))
+    name, address = host.get("name"), host.get("address")
+    names = _range(name)
     if names is None:
-        yield host
+        if isinstance(name, str) and "[" in name:
+            report.add(child_path(place, "name"), f"{shown(name)} is not a range", "", "write one such as box[1-3]")
+        else:
+            yield host
         return
-    address = host.get("address")
     addresses = list(address) if isinstance(address, list | tuple) else _range(address)
     if addresses is None or len(addresses) != len(names):
-        count = "one address" if addresses is None else f"{len(addresses)} addresses"
-        problem = f"{shown(host['name'])} has {len(names)} names but {count}"
+        count = f"{len(addresses)} addresses" if addresses else "one address" if address else "no address"
+        problem = f"{shown(name)} has {len(names)} names but {count}"
         fix = f"write {len(names)} addresses, as a list or as a range such as 10.0.0.[1-{len(names)}]"
         report.add(child_path(place, "address"), problem, "names and machines could not be matched", fix)
         return

@@ -13,6 +13,8 @@ from stacks.yaml_file import FileError, read_yaml
 HOSTILE = {
     "a list": (b"config: [1]\n", ("config is a list",)),
     "a word": (b"config: yes please\n", ("config is a text",)),
+    "a section beside config": (b"tailrack:monitoring: {}\n", ("'tailrack:monitoring' is not below config:",)),
+    "a range without quotes": (b"config: {a: {name: n[1-2], b: c}}\n", ("brackets or a comma", "needs quotes")),
     "a number": (b"config: 5\n", ("config is a number",)),
     "a file that is a list": (b"- 1\n", ("is a list, not a mapping",)),
     "bytes that are not UTF-8": (b"config:\n  a: \xff\n", ("line 2", "UTF-8")),

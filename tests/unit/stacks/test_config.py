@@ -164,6 +164,7 @@ AWS_KEYS = ("endpoints", "assumeRoleWithWebIdentity", "customCaBundle", "httpPro
             for key in ("tailrak:sites", "Tailrack:sites", "tail-rack:sites", "sites")
         ),
         # No key of the AWS provider sends credentials elsewhere or reads a file.
+        ("aws:regoin", "eu-west-1", "'aws:regoin': .*; did you mean 'aws:region'"),
         *((f"aws:{key}", "[]", f"'aws:{key}': is a key of the AWS provider .*AWS_ENDPOINT_URL") for key in AWS_KEYS),
         ("tailrack:users", '[{"name": "ada", "uid": ' + "9" * 5000 + "}]", r"users\[0\]\.uid"),
     ],
@@ -177,8 +178,10 @@ def test_another_namespace_and_a_huge_number_are_refused(key: str, value: str, m
 def test_a_problem_names_the_file_and_the_commands_of_its_own_stack(folder: Path) -> None:
     host = {"name": "n1", "address": "192.0.2.1", "user": "root", "private_key_file": "key"}
     raw = {**yaml.safe_load(LAB), "sites": [{"name": "rack", "kind": "hosts", "hosts": [host]}]}
+    raw["tailnet"] = {"auth_key": 5}
     words = refused(parse, raw, base_dir=folder).message_for("prod")
     assert "in the stack config (Pulumi.prod.yaml)" in words
     assert "make trust STACK=prod" in words
+    assert "pulumi config set --stack prod --path --secret tailrack:tailnet.auth_key" in words
     assert "STACK=..." not in words
     assert "<stack>" not in words

@@ -137,12 +137,13 @@ def test_a_range_stands_for_as_many_hosts(folder: Path, name: str, address: obje
     [
         ({"name": "n[1-3]", "address": "10.0.0.[1-2]"}, "has 3 names but 2 addresses"),
         ({"name": "n[1-3]", "address": "10.0.0.1"}, "has 3 names but one address"),
-        ({"name": "n[3-1]", "address": "10.0.0.[1-3]"}, "is not a name"),
-        ({"name": "n[1-999999999]", "address": "10.0.0.[1-3]"}, "is not a name"),
+        ({"name": "n[3-1]", "address": "10.0.0.[1-3]"}, "'n[3-1]' is not a range; write one such as box[1-3]"),
+        ({"name": "n[1-999999999]", "address": "10.0.0.[1-3]"}, "is not a range"),
+        ({"name": "n[1-2]", "adress": "10.0.0.[1-2]"}, "has 2 names but no address"),
         ({"name": "n[1-2]", "address": "10.0.0.[1-2]", "host_key": HOST_KEY}, "one key for many hosts"),
-        ({"name": f"n[{'0' * 5000}1-2]", "address": "10.0.0.[1-2]"}, "is longer than"),
-        ({"name": f"n[{'0' * 4000}-65000]", "address": "10.0.0.1"}, "is longer than"),
-        ({"name": f"{'n' * 100_000}[1-65000]", "address": "10.0.0.1"}, "is longer than"),
+        ({"name": f"n[{'0' * 5000}1-2]", "address": "10.0.0.[1-2]"}, "is not a range"),
+        ({"name": f"n[{'0' * 4000}-65000]", "address": "10.0.0.1"}, "is not a range"),
+        ({"name": f"{'n' * 100_000}[1-65000]", "address": "10.0.0.1"}, "is not a range"),
     ],
 )
 def test_a_range_that_does_not_come_out_even_is_refused(folder: Path, host: dict[str, Any], said: str) -> None:
@@ -166,6 +167,9 @@ def test_no_host_trusts_a_port_without_its_own_line_or_a_revoked_key(folder: Pat
         assert told.startswith(missing)
         assert "make trust" in told
         assert "keyscan" not in told
+    for wrong in ({"port": 70000}, {"address": "ops@10.0.0.1"}, {"name": "N1"}):
+        (only_cause,) = problems(folder, **known(folder, text, {**N1, "port": 2222, **wrong}))
+        assert only_cause.startswith(f"tailrack:sites[0].hosts[0].{next(iter(wrong))}: ")
     listed = {"name": "n[1-9]", "address": "10.0.0.[1-9]"}
     (told_once,) = problems(folder, **{**known(folder, "", listed), "known_hosts_file": "knwn"})
     assert "known_hosts_file 'knwn' does not exist" in told_once

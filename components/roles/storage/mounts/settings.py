@@ -61,7 +61,8 @@ Source = Annotated[
     str,
     Field(max_length=400, pattern=rf"^({HOST}|{_IPV6}):(/|{FOLDER})$"),
     Help(
-        "an NFS server, a colon and its folder", f'write "10.0.0.5:/export", with IPv6 in brackets, or type: {PRESENT}'
+        "an NFS server, a colon and its folder",
+        f'write "10.0.0.5:/export", with IPv6 in brackets; type: {PRESENT} has none',
     ),
 ]
 Type = Annotated[
