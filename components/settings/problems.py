@@ -18,6 +18,7 @@ MOST_KEPT = 1_000  # problems in memory; the rest are only counted
 _LONGEST_NAME, _MOST_NAMES = 100, 100  # longer names and lists make suggestions slow and useless
 _KEY = r"[A-Za-z0-9_-]{1,40}"
 _TOP = re.compile(rf"{ROOT}([^.\[]+)")
+_CONFIG_SET = "pulumi config set"
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class ConfigError(Exception):
 
     def message_for(self, stack: str) -> str:
         """Return the message with the stack's name in the file name and the commands."""
-        text = str(self).replace(secret_command("")[:-2], secret_command("", stack)[:-2])
+        text = str(self).replace(f"{_CONFIG_SET} --path", f"{_CONFIG_SET} --stack {shlex.quote(stack)} --path")
         return text.replace("Pulumi.<stack>.yaml", f"Pulumi.{stack}.yaml").replace("STACK=...", f"STACK={stack}")
 
 
@@ -90,7 +91,7 @@ def child_path(path: str, key: object) -> str:
 
 def secret_command(path: str, stack: str = "") -> str:
     """Return the command that sets a secret at a path of the config."""
-    return f"pulumi config set {f'--stack {shlex.quote(stack)} ' * bool(stack)}--path --secret {shlex.quote(path)}"
+    return f"{_CONFIG_SET} {f'--stack {shlex.quote(stack)} ' * bool(stack)}--path --secret {shlex.quote(path)}"
 
 
 def suggest(key: str, valid: Collection[str]) -> str:

@@ -257,7 +257,5 @@ class NodeSettings:
     spot: str = ""  # the provider that may take the machine back: `aws`, `gcp` or `azure`; empty if none does
     in_all: bool = True  # whether partition `all` has the nodes of its site
     pod: bool = False  # whether it is a container without systemd, a TUN device and mounts (components/roles/pods/pod)
-    stage: bool = (
-        False  # of a pod: whether jobs' folders are brought there by default (components/roles/pods/pod_staging)
-    )
+    stage: bool = False  # of a pod: whether jobs' folders are brought there by default (role pod_staging)
     login: bool = False  # whether users log in there, and it runs no jobs
