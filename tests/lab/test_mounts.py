@@ -18,7 +18,7 @@ EXPORTS = ("data", "models")
 EXPORT = """
 EXPORT {{
     Export_Id = {number}; Path = /export/shared/{name}; Pseudo = /export/shared/{name}; Access_Type = RW;
-    Attr_Expiration_Time = 1; Squash = Root_Squash; SecType = sys; FSAL {{ Name = VFS; }}
+    Attr_Expiration_Time = 0; Squash = Root_Squash; SecType = sys; FSAL {{ Name = VFS; }}
 }}"""
 SERVER = """
 NFS_CORE_PARAM { Protocols = 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true; Enable_RQUOTA = false; }
