@@ -59,6 +59,8 @@ def users_key(value: str) -> str:
         refuse("has options such as command= or from= before its type", breaks, fix)
     if words[:1] == ["ssh-dss"]:
         refuse("is a DSA key", "sshd accepts no DSA keys")
+    if value.endswith(".pub"):
+        refuse("is the name of a file", fix="write the line that is in the file")
     if len(words) < 2 or words[0] not in _USERS_KINDS:
         # It may be a part of a private key.
         refuse(f"is not a public SSH key, which is {', '.join(KINDS)} or {RSA}, and a base64 part", hide=True)

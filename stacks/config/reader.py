@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from stacks.sites import KINDS
 from stacks.sites.kind import UNREAD
 
 _UNKNOWN = ("extra_forbidden", "invalid_key")  # errors of pydantic about keys
-_FINDS_HOST_KEY = ("name", "address", "port")
 _MOST_PATHS = 6  # places to offer for a key that is in the wrong one
 
 
@@ -58,25 +57,22 @@ def _without_nulls(raw: Any) -> Any:
 def _report_all(model: type[Section], raw: Any, errors: Sequence[ErrorDetails], report: Report) -> None:
     # A misspelt key is not reported as missing too.
     unknown = [detail["loc"] for detail in errors if detail["type"] in _UNKNOWN]
-    unfound = [detail["loc"][:-1] for detail in errors if detail["loc"][-1] in _FINDS_HOST_KEY]
+    wrong = {detail["loc"] for detail in errors}
     for detail in errors:
         *above, name = detail["loc"]
-        if name == "host_key" and detail["type"] == "missing" and tuple(above) in unfound:
-            continue  # known_hosts_file may have the key of the right address
         near = [str(key) for *place, key in unknown if place == above] if detail["type"] == "missing" else []
         if not difflib.get_close_matches(str(name), near):
-            _report(model, raw, detail, report)
+            _report(model, raw, detail, wrong, report)
 
 
-def _report(model: type[Section], raw: Any, detail: ErrorDetails, report: Report) -> None:
-    """Report one error of pydantic at the key that it is about."""
+def _report(model: type[Section], raw: Any, detail: ErrorDetails, wrong: Container[Any], report: Report) -> None:
+    """Report one error of pydantic at the key that it is about. `wrong` has the places of all errors."""
     section: type[Section] | None = model
     key: Key | None = None
-    path = ROOT
+    path, tag = ROOT, ""
     inside: list[object] = []
-    lacks: Mapping[str, tuple[str, str]] = {}
+    lacks: Mapping[str, tuple[str, str, tuple[str, ...]]] = {}
     sections: Mapping[str, type[Section]] = {}
-    tag = ""
     for part in detail["loc"]:
         if part in getattr(raw, "inherited", ()):
             return  # reported at the site
@@ -93,9 +89,7 @@ def _report(model: type[Section], raw: Any, detail: ErrorDetails, report: Report
         elif part != "[key]":
             inside.append(part)
             path = child_path(path, part)
-    name = str(detail["loc"][-1]) if detail["loc"] else ""
-    kind = detail["type"]
-    context = detail.get("ctx", {})
+    name, kind, context = str(detail["loc"][-1]), detail["type"], detail.get("ctx", {})
     # The others are reported: pydantic counts only valid items, and computes no default from an invalid value.
     too_few = kind == "too_short" and len(detail["input"]) >= context["min_length"]
     if raw is UNREAD or kind == "default_factory_not_called" or too_few:
@@ -110,8 +104,10 @@ def _report(model: type[Section], raw: Any, detail: ErrorDetails, report: Report
         problem = "missing" if value is None else f"{report.value(path, value)} is not a valid {key.discriminator}"
         report.add(path, problem, "", suggest(str(value), sections))
     elif key is not None and kind == "missing":
-        problem, fix = lacks.get(name, ("missing", key.remedy(path)))
-        report.add(path, problem, key.help.breaks, fix)
+        remedy = key.remedy(path).replace("one of them", key.help.wants)
+        problem, fix, causes = lacks.get(name, ("missing", remedy, ()))
+        if not any((*detail["loc"][:-1], cause) in wrong for cause in causes):
+            report.add(path, problem, key.help.breaks, fix)
     elif key is not None:
         _report_invalid(key, detail, path, bool(inside), report)
 
@@ -128,6 +124,8 @@ def _report_unknown(model: type[Section], key: str, path: str, union: Key | None
         fix = f"remove it, or write {union.discriminator}: {' or '.join(kinds)}"
     elif model is StackConfig and key in keys_of(PoolConfig):
         fix = f"it belongs to a stack of kind {POOL}"
+    elif (first := re.split(r"[.\[]", key)[0]) != key and first in keys_of(model):
+        problem, fix = "is one key, not a path", f"write it in {first}, or set it with `pulumi config set --path`"
     elif 0 < len(others) <= _MOST_PATHS and not difflib.get_close_matches(key, keys_of(model), 1, 0.8):
         fix = f"did you mean {' or '.join(others)}?"
     report.add(path, problem, breaks, model.absent.get(key, fix))

@@ -64,7 +64,7 @@ def _default(path: str, key: Key) -> str:
     default = key.info.default
     if key.info.default_factory is not None or default in (None, (), {}, ""):
         return key.help.default_text
-    if path.endswith("_bytes"):
+    if key.help.wants.startswith("a size "):
         return format_size(default).removesuffix("iB").replace(" ", "")
     return shown(default) if isinstance(default, bool) else str(default)
 

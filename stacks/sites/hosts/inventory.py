@@ -27,6 +27,7 @@ MOST_HOSTS = 65536  # of a site; Slurm's limit
 _RANGE = re.compile(r"([^\[\]]{0,253})\[([0-9,-]+)\]([^\[\]]{0,253})")
 _KEYS = frozenset({"private_key_file", "agent"})  # a log-in has one of them
 _SHARED = ("user", "port", PASSPHRASE, *sorted(_KEYS))  # keys that a site can set for all its hosts
+_FINDS_KEY = ("name", "address", "port")  # keys that find a host in a known_hosts_file
 _LISTS, _TRUTH = frozenset({"features"}), {"true": True, "false": False}
 
 
@@ -34,7 +35,7 @@ class Placed(dict[str, object]):
     """A host with its place.
 
     place       its path in messages
-    lacks       the problem and the remedy if a key is missing, by key
+    lacks       by key that may be missing: the problem, the remedy, and the keys that would be the cause if wrong
     inherited   the keys that are written at its site
     """
 
@@ -42,7 +43,7 @@ class Placed(dict[str, object]):
         self,
         values: Mapping[str, object],
         place: str,
-        lacks: Mapping[str, tuple[str, str]],
+        lacks: Mapping[str, tuple[str, str, tuple[str, ...]]],
         inherited: Collection[str],
     ) -> None:
         super().__init__(values)
@@ -82,8 +83,9 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
     elif raw_hosts is not None and not isinstance(raw_hosts, list | tuple):
         return raw
     shared = {key: raw[key] for key in _SHARED if raw.get(key) is not None}
-    if (user := PRESETS.get(str(raw.get("preset")))) and "user" not in shared:
-        shared["user"] = user
+    # The account of an unknown preset is unknown too: the preset is reported, and the hosts are not.
+    if user := PRESETS.get(str(raw.get("preset") or "generic"), UNREAD):
+        shared.setdefault("user", user)
     file = raw.get("known_hosts_file")
     known_hosts = KnownHosts.load(base_dir, file)
     machines: list[object] = []
@@ -102,13 +104,16 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
     return {**raw, "hosts": machines} if entries or raw_hosts is not None else raw
 
 
-def _no_key(base_dir: Path, file: str, host: Mapping[str, object]) -> tuple[str, str]:
-    """Return the problem and the remedy of a host without a key in the site's file."""
-    trust = "run `make trust STACK=...`, which shows keys and asks before it records them"
-    if not inside(base_dir, file).exists():
-        return f"missing: known_hosts_file {shown(file)} does not exist", f"{trust}, or correct the file's name"
-    address = f"{shown(host.get('address'))}, port {shown(host.get('port', 22))}"
-    return f"missing: {shown(file)} has no usable key of {shown(host.get('name'))} ({address})", trust
+def _no_key(base_dir: Path, file: str, host: Mapping[str, object]) -> tuple[str, str, tuple[str, ...]]:
+    """Return the problem and the remedy of a host without a key in the site's file, and the keys that find it there."""
+    problem, fix = (
+        f"known_hosts_file {shown(file)} does not exist",
+        "run `make trust STACK=...`, which asks before it records keys",
+    )
+    if inside(base_dir, file).exists():
+        address = f"{shown(host.get('address'))}, port {shown(host.get('port', 22))}"
+        problem = f"{shown(file)} has no usable key of {shown(host.get('name'))} ({address})"
+    return f"missing: {problem}", f"{fix}, or correct the name", _FINDS_KEY
 
 
 def _refuse_passphrases(rows: Sequence[tuple[object, str]], where: str, report: Report) -> None:
@@ -122,13 +127,11 @@ def _rows(file: Path, path: str, report: Report) -> list[tuple[object, str]] | N
     """Return the hosts of a file, each with its place; None if the file cannot be read, which is reported."""
     try:
         # Use the name behind a link: messages show the first line of a CSV file, which may be secret in other files.
-        return (
-            _read_csv(file, path) if Path(os.path.realpath(file)).suffix.lower() == ".csv" else _read_hosts(file, path)
-        )
+        read = _read_csv if Path(os.path.realpath(file)).suffix.lower() == ".csv" else _read_hosts
+        return read(file, path)
     except (FileError, OSError, UnicodeDecodeError, csv.Error) as error:
-        problem = (
-            str(error) if isinstance(error, FileError) else f"{shown(file)} cannot be read ({type(error).__name__})"
-        )
+        problem = f"{shown(file)} cannot be read ({type(error).__name__})"
+        problem = str(error) if isinstance(error, FileError) else problem
         fix = "write a CSV file with a header line, or a YAML file with a list `hosts`; both use the keys of `hosts`"
         report.add(path, problem, "the site would have no machines", fix)
         return None
@@ -147,11 +150,9 @@ def _read_csv(file: Path, path: str) -> list[tuple[object, str]]:
             names = [cell.strip() for cell in cells]
             if len(set(names)) < len(names):
                 raise FileError(f"{file.name} line {reader.line_num} names a column twice")
-            for name in names:
-                if name not in valid:
-                    place = f"{file.name} line {reader.line_num}"
-                    problem = f"{place} has a column {shown(name)}, which is not a key of a host"
-                    raise FileError(f"{problem}: {suggest(name, valid)}")
+            for name in (name for name in names if name not in valid):
+                problem = f"{file.name} line {reader.line_num} has a column {shown(name)}, which is not a key of a host"
+                raise FileError(f"{problem}: {suggest(name, valid)}")
             for name in sorted({"name", "address"} - {*names}):
                 raise FileError(f"{file.name} line {reader.line_num} has no column {name}")
             continue

@@ -104,7 +104,7 @@ Source = Annotated[
     str,
     Field(max_length=700),
     types.must(
-        lambda source: source[:1] != "/" or re.fullmatch(rf"{types.FOLDER}\.sqsh", source),
+        types.full(rf"(?s)(?!/|.*\.sqsh$).*|{types.FOLDER}\.sqsh"),
         "is not the absolute path of a .sqsh file in plain letters, digits, '.', '_' and '-'",
     ),
     types.must(
@@ -203,14 +203,14 @@ class Containers(Section):
                 problem = f"{shown(self.artifacts)}, the folder of {ARTIFACTS_VARIABLE}, {error}"
                 report.add((self, "artifacts"), problem, "the nodes could not install it", "use a complete folder")
                 return
-        for file in required_files({**folder_sums, **self.checksums}):
-            found = {sums[file] for sums in (folder_sums, self.checksums) if file in sums}
-            if not found:
-                fix = f"write the sha256 of {file} from the release's page, or set artifacts to a folder that has it"
-                report.add((self, "checksums"), f"{file} is missing", "root would run an unverified file", fix)
-            elif len(found) > 1:
-                problem = f"the checksum of {file} differs from the one in the folder's SHA256SUMS"
-                report.add((self, "checksums"), problem, "one is for another file", "compare both with upstream's")
+        known = {**folder_sums, **self.checksums}
+        if missing := [file for file in required_files(known) if file not in known]:
+            fix = "write the sha256 of each from its release's page, or set artifacts to a folder that has them"
+            problem = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+            report.add((self, "checksums"), problem, "root would run an unverified file", fix)
+        for file in (file for file, found in folder_sums.items() if known[file] != found):
+            problem = f"the checksum of {file} differs from the one in the folder's SHA256SUMS"
+            report.add((self, "checksums"), problem, "one is for another file", "compare both with upstream's")
 
 
 def sums(containers: Containers) -> Mapping[str, str]:
