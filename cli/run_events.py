@@ -1,5 +1,6 @@
 """The input and output of a run: config, events during the run, its summary, errors."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -121,7 +122,7 @@ class Failure:
 class Summary:
     """The result of a run: resources by operation, failures in their order, and its seconds."""
 
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OPERATIONS, 0))
+    counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(OPERATIONS, 0)))
     failures: list[Failure] = field(default_factory=list)
     seconds: float = 0.0
 

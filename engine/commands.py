@@ -1,7 +1,7 @@
 """Run the commands of pulumi-command's resources, on a host by SSH or here as a process, and copy their folders.
 
-A connection costs about ten round trips. Unlike the provider, a run (`with Commands(...)`) keeps them, and its commands
-on a host share one. A server that allows fewer sessions per connection gets more connections.
+A connection costs about ten round trips. Unlike the provider, a run keeps them, and its commands on a host share one. A
+server that allows fewer sessions per connection gets more connections.
 """
 
 import asyncio
@@ -74,26 +74,21 @@ class _Process(asyncssh.SSHClientProcess[bytes]):
 
 
 class Commands:
-    """Runs commands, at most `parallel` at a time, local ones in `directory`. A dry run runs none."""
+    """A run of commands, at most `parallel` at a time, local ones in `directory`. A dry run runs none."""
 
-    def __init__(self, parallel: int, directory: Path, dry_run: bool) -> None:
+    def __init__(self, parallel: int, directory: Path, dry_run: bool = False) -> None:
         self.dry_run, self._directory, self._slots = dry_run, directory, threading.BoundedSemaphore(parallel)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = asyncio.new_event_loop()
         self._kept: dict[str, list[_Shared]] = {}  # by the settings of the connection
 
     def __enter__(self) -> "Commands":
-        """Keep connections from now on."""
-        if not self.dry_run:
-            loop = self._loop = asyncio.new_event_loop()
-            threading.Thread(target=lambda: (loop.run_forever(), loop.close()), daemon=True).start()
+        threading.Thread(target=lambda: (self._loop.run_forever(), self._loop.close()), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Close the kept connections. No command may be running."""
-        loop, self._loop = self._loop, None
-        if loop:
-            asyncio.run_coroutine_threadsafe(self._close(), loop).result()
-            loop.call_soon_threadsafe(loop.stop)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
 
     async def _close(self) -> None:
         for shared in [shared for hosts in self._kept.values() for shared in hosts]:
@@ -108,7 +103,7 @@ class Commands:
             if not (kept := self._kept.setdefault(json.dumps(settings, sort_keys=True), [])):
                 kept.append(_Shared(asyncio.ensure_future(_open(settings)), early=True))
 
-        if self._loop:
+        if not self.dry_run:
             self._loop.call_soon_threadsafe(begin)
 
     def run(self, kind: str, command: str, inputs: dict[str, Any], previous: dict[str, Any]) -> dict[str, str]:
@@ -141,7 +136,7 @@ class Commands:
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         with self._slots:
             try:
-                return asyncio.run_coroutine_threadsafe(work, self._loop).result() if self._loop else asyncio.run(work)
+                return asyncio.run_coroutine_threadsafe(work, self._loop).result()
             except (OSError, ValueError, asyncssh.Error) as error:  # ValueError: not a key
                 raise CommandError(str(error)) from None
 
@@ -188,7 +183,7 @@ class Commands:
 
         After an error its channel is closed, because the command may still be running.
         """
-        kept = self._kept.setdefault(json.dumps(settings, sort_keys=True), []) if self._loop else []
+        kept = self._kept.setdefault(json.dumps(settings, sort_keys=True), [])
         process = None
         while not process:
             free = [shared for shared in kept if shared.sessions < shared.most]
@@ -197,7 +192,7 @@ class Commands:
             shared.sessions += 1
             try:
                 # A step that ends while it waits ends no other one's connection.
-                host, closing = await asyncio.shield(shared.opening)
+                host, _ = await asyncio.shield(shared.opening)
             except BaseException as error:
                 shared.sessions -= 1
                 if shared.opening.done():
@@ -209,8 +204,6 @@ class Commands:
                 process = await _begin(host, command, stdin, variables)
             except BaseException as error:
                 shared.sessions = shared.most = shared.sessions - 1
-                if not self._loop:
-                    await closing.aclose()
                 # A host that was restarted, or allows no more sessions, gets another connection.
                 if not free or not isinstance(error, (OSError, asyncssh.Error)):
                     raise
@@ -221,8 +214,6 @@ class Commands:
             raise
         finally:
             shared.sessions -= 1
-            if not self._loop:
-                await closing.aclose()
 
 
 async def _begin(host: asyncssh.SSHClientConnection, command: str, stdin: bytes, variables: Any) -> _Process:

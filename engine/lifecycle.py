@@ -103,7 +103,7 @@ class Lifecycle:
     def tell(self, event: Event, counts: bool = False) -> None:
         """Pass on an event, one at a time, with its secrets masked. `counts`: count it in the summary."""
         with self._lock:
-            self.summary.counts.update({event.operation: self.summary.counts[event.operation] + 1} if counts else {})
+            self.summary.counts.update([event.operation] if counts else [])
             self._on_event(replace(event, text=self._hide(event.text), command=self._hide(event.command)))
 
     def _hide(self, text: str) -> str:

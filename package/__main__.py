@@ -33,7 +33,7 @@ from stacks.tailnet.access import tailnet_kind  # noqa: E402
 
 NO_PODS = "are pods; with tailnet.kind tailscale, only pools of tailrack's own stacks may have pods"
 # The engine does not return the outputs of a component when it registers, so measurements have no history.
-NO_LAST_RUN = StackOutputs({}, frozenset())
+NO_LAST_RUN = StackOutputs()
 MEASUREMENTS = ("validation", "training", "storage")
 
 

@@ -1,7 +1,6 @@
 """The outputs that the last run of a stack left: of this stack itself, and of a pool's cluster."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import pulumi
@@ -13,19 +12,12 @@ from stacks.sites.hosts.outputs import OtherStack
 FUNCTION = "pulumi:pulumi:readStackOutputs"
 
 
-@dataclass(frozen=True)
-class StackOutputs:
-    """Outputs by name. `secrets` names those that are secret or contain a secret.
-
-    An output that is unknown because its step failed is missing: a preview then says what `up` does.
-    """
-
-    values: Mapping[str, Any]
-    secrets: frozenset[str]
+class StackOutputs(OtherStack):
+    """The outputs of a stack. One that is unknown because its step failed is missing: a preview says what `up` does."""
 
     def value(self, name: str) -> Any:
         """Return one of them as a plain value; None if the stack has none of that name."""
-        return self.values.get(name)
+        return self.outputs.get(name)
 
     def output(self, name: str) -> pulumi.Output[Any]:
         """Return the same as an Output, a secret if it was one."""
@@ -63,12 +55,10 @@ async def read_outputs(stack: str) -> StackOutputs:
 
 async def read_other_stacks(names: Iterable[str]) -> dict[str, OtherStack]:
     """Return the outputs of stacks by name, or the reasons why they cannot be read."""
-    stacks = {}
+    stacks: dict[str, OtherStack] = {}
     for name in names:
         try:
-            last_run = await read_outputs(name)
+            stacks[name] = await read_outputs(name)
         except UnreadableStackError as error:
             stacks[name] = OtherStack(error=error.reason)
-        else:
-            stacks[name] = OtherStack(last_run.values, last_run.secrets)
     return stacks

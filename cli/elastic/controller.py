@@ -22,7 +22,7 @@ from cli.head.answer import as_root, ask_head
 from cli.output.terminal import one_line
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from cli.run_events import Made, node_of
+from cli.run_events import node_of
 from components.roles.commands.tailrack.elastic import Attempts, Status
 from components.roles.commands.tailrack.host import COMMAND
 from components.validation.untrusted import read
@@ -68,7 +68,7 @@ class Controller:
         # The nodes that have resources in the stack.
         self._made = {node_of(made.name, self._places) for made in resources} - {""}
         self._complete = self._made & {str(node["name"]) for node in cluster.get("nodes", ())}
-        self._head = Head(self._deployment, str(cluster["head"]), str(elastic["pool"]), resources)
+        self._head, self._pool, self._resources = str(cluster["head"]), str(elastic["pool"]), resources
 
     def watch(self, *, once: bool) -> None:
         """Work until interrupted; with `once`, until nothing is left to do."""
@@ -91,12 +91,12 @@ class Controller:
         if self._is_busy():
             return False
         self._read_stack()
-        answer = self._head.exchange()
+        answer = self.exchange()
         if self._failed is None:
             last = answer.last
             self._failed, self._began, self._replaced = dict(last.failed), dict(last.renting), last.replaced
         plan = self._plan(answer)
-        answer = self._answer = self._head.exchange(plan, self._status(answer))
+        answer = self._answer = self.exchange(plan, self._status(answer))
         lost = self._lost()
         machines = plan.machines | lost
         unfinished = any(node.awaited and node.name in machines - self._complete for node in answer.nodes)
@@ -191,7 +191,7 @@ class Controller:
         if run.was_ended:
             return
         try:
-            answer = self._answer = self._head.exchange(None, self._status(self._answer))
+            answer = self._answer = self.exchange(None, self._status(self._answer))
         except CliError as error:
             self._say(str(error))
             return
@@ -209,12 +209,20 @@ class Controller:
     def _give_up(self, failures: dict[str, str]) -> None:
         for name, cause in failures.items():
             self._say(f"{name or 'the run'} failed: {cause}")
-        answer = self._head.exchange()
+        answer = self.exchange()
         plan = after_failures(answer.nodes, failures, self._failed or {}, answer.now)
         self._failed = dict(plan.failed)
         for name, reason in plan.down.items():
             self._say(f"{name}: {reason}")
-        self._head.exchange(plan, self._status(answer))
+        self.exchange(plan, self._status(answer))
+
+    def exchange(self, plan: Plan | None = None, status: Status | None = None) -> Answer:
+        """Apply a plan's states and record a report on the head node, and return the states there. Raises CliError."""
+        states = asdict(plan or Plan(frozenset()))
+        changes = {name: states[name] for name in ("down", "resume", "power_up", "replace")}
+        changes["status"] = asdict(status) if status else None
+        words = ["elastic", "--json", *(["--apply", json.dumps(changes)] if plan or status else []), self._pool]
+        return _read(ask_head(self._deployment, self._resources, self._head, as_root(COMMAND, *words)))
 
 
 @dataclass(frozen=True)
@@ -224,25 +232,6 @@ class Answer:
     nodes: Sequence[Placeholder]
     now: float
     last: Status = NO_REPORT
-
-
-class Head:
-    """The head node of a pool's cluster.
-
-    pool       the pool's name there
-    resources  of the last run, whose steps have the connection
-    """
-
-    def __init__(self, deployment: Deployment, name: str, pool: str, resources: Sequence[Made]) -> None:
-        self._deployment, self._name, self._pool, self._resources = deployment, name, pool, resources
-
-    def exchange(self, plan: Plan | None = None, status: Status | None = None) -> Answer:
-        """Apply a plan's states and record a report, and return the present states. Raises CliError."""
-        states = asdict(plan or Plan(frozenset()))
-        changes = {name: states[name] for name in ("down", "resume", "power_up", "replace")}
-        changes["status"] = asdict(status) if status else None
-        words = ["elastic", "--json", *(["--apply", json.dumps(changes)] if plan or status else []), self._pool]
-        return _read(ask_head(self._deployment, self._resources, self._name, as_root(COMMAND, *words)))
 
 
 def _read(text: str) -> Answer:

@@ -100,13 +100,13 @@ def over_ssh(resources: Collection[Made], head: str, command: str) -> str:
     password = sudo_password(resources, head) if _ASKING in command else ""
     inputs = {"connection": connection, "stdin": password}
     try:
-        result = Commands(1, ROOT, dry_run=False).run(REMOTE, command, inputs, {})
+        with Commands(1, ROOT) as commands:
+            return commands.run(REMOTE, command, inputs, {})["stdout"]
     except CommandError as error:
         reason = " ".join(str(part).strip() for part in error.args).replace(command, "the status commands")
         raise CliError(
             f"the head node {head} does not report its present state: {reason}; the tables above are of the last run"
         ) from None
-    return result["stdout"]
 
 
 def connections_by_machine(resources: Iterable[Made]) -> dict[str, Mapping[str, Any]]:

@@ -58,7 +58,7 @@ def diagnose(deployment: Deployment, folder: Path) -> tuple[Path, list[str]]:
 
 
 def _collect(connections: Mapping[str, Mapping[str, Any]]) -> list[str | CommandError]:
-    script, commands = SCRIPT.read_text(encoding="utf-8"), Commands(AT_ONCE, ROOT, dry_run=False)
+    script = SCRIPT.read_text(encoding="utf-8")
 
     def run(connection: Mapping[str, Any]) -> str | CommandError:
         inputs: dict[str, Any] = {"stdin": script, "addPreviousOutputInEnv": False}
@@ -69,7 +69,7 @@ def _collect(connections: Mapping[str, Mapping[str, Any]]) -> list[str | Command
         except CommandError as error:
             return error
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with Commands(AT_ONCE, ROOT) as commands, ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(run, connections.values()))
 
 

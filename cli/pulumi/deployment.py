@@ -8,6 +8,7 @@ backup (components/roles/storage/backup/host.py), which stays in the state when 
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -382,9 +383,8 @@ def with_fewer(
 
 def _both(first: Summary, second: Summary) -> Summary:
     """Return the counts and seconds of both runs, and the failures of the second one."""
-    counts = {operation: first.counts[operation] + count for operation, count in second.counts.items()}
     # The second run finds unchanged whatever the first one has done.
-    counts["same"] = max(counts["same"] - sum(first.counts.values()), 0)
+    counts = first.counts + second.counts - Counter(same=first.counts.total())
     return Summary(counts, second.failures, first.seconds + second.seconds)
 
 

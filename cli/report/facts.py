@@ -8,7 +8,7 @@ from typing import Any
 from cli.output.terminal import one_line
 from components.settings.types import NODE
 from components.validation.preflight.tailnet import TRAFFIC
-from components.validation.results import bandwidth, scopes_of
+from components.validation.results import COLUMNS, bandwidth, scopes_of, table_rows
 from components.validation.verdict import Result
 
 _WORST_FIRST = ("error", "warning", "info")
@@ -40,8 +40,13 @@ class Judgement:
         return one_line(str(self.result["reason"]))
 
     @property
+    def text(self) -> str:
+        """Return the reason, and what to know about the figures."""
+        return self.reason
+
+    @property
     def reasons(self) -> list[str]:
-        """Return further reasons."""
+        """Return further reasons that are not already in the verdict's reason."""
         return []
 
     @property
@@ -68,6 +73,11 @@ class Scope(Judgement):
         return f"{program}, {participants}; {self.transport}"
 
     @property
+    def rows(self) -> list[dict[str, str]]:
+        """Return the figures of each size by column."""
+        return [dict(zip(COLUMNS, row, strict=True)) for row in table_rows(self.result)]
+
+    @property
     def transport(self) -> str:
         """Return the transport, and the expected one if it differs."""
         name, interface = self.result["transport"], self.result["interface"]
@@ -84,10 +94,10 @@ class Scope(Judgement):
         return one_line(", ".join(f"{name} {version}" for name, version in versions_.items()))
 
     @property
-    def margin(self) -> str:
-        """Return the spread of the runs, and the source of the floor."""
+    def text(self) -> str:
+        """Return the reason, the spread of the runs, and the source of the floor."""
         spread, source = self.result.get("spread"), self.result.get("floor_source")
-        sentences = []
+        sentences = [self.reason] if self.reason else []
         if spread:
             runs = ", ".join(bandwidth(rate) for rate in spread["runs"])
             sentences.append(f"Runs of {runs} GB/s, within {spread['relative']:.1%} of one another.")
@@ -119,8 +129,7 @@ class Scope(Judgement):
         return list(self.result.get("suspects") or [])
 
     @property
-    def accusations(self) -> list[str]:
-        """Return the reasons of suspects that are not already in the verdict's reason."""
+    def reasons(self) -> list[str]:
         reasons = [one_line(suspect["reason"]) for suspect in self.suspects]
         return [reason for reason in reasons if reason not in self.reason]
 

@@ -15,7 +15,7 @@ from cli.report.storage import NUMBERS as STORAGE_NUMBERS
 from cli.report.storage import storage_of, training_of
 from cli.report.tables import node_figures
 from components.roles.commands.tailrack.costs import duration
-from components.validation.results import COLUMNS, bandwidth, extended, table_rows
+from components.validation.results import bandwidth, extended
 
 
 def _printable(value: object) -> object:
@@ -69,7 +69,6 @@ def page(
             pair: ", ".join(f"{count} {path}" for path, count in sorted(cell.items())) for pair, cell in paths.items()
         },
         pairs=pairs(outputs),
-        columns=COLUMNS,
         geometry=chart,
         histories=[card for card in of_scopes if card["history"]],
         costs=costs,
@@ -82,7 +81,6 @@ def _card(scope: Scope) -> dict[str, Any]:
     entries = extended(scope.result.get("history"), scope.result)
     return {
         "about": scope,
-        "rows": table_rows(scope.result),
         "chart": chart.chart(scope.result),
         "history": chart.timeline(entries),
         "change": chart.change(entries),

@@ -44,7 +44,7 @@ class MeasuredStorage(Judgement):
 
     @property
     def reasons(self) -> list[str]:
-        """Return the reasons of nodes with missing figures or a failed verdict, without those in the overall reason."""
+        """Return the reasons of nodes with missing figures or a failed verdict."""
         reasons = [
             one_line(str(target["reason"]))
             for _, _, target in self._targets

@@ -1,7 +1,7 @@
 """The tables at the end of `make up`: nodes, bus bandwidth of each scope, verdicts, and next commands."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +17,7 @@ from cli.report.overall import BAD_VERDICTS
 from cli.report.storage import NUMBERS as STORAGE_NUMBERS
 from cli.report.storage import MeasuredStorage, Trained, of_jobs
 from components.validation.model import format_size
-from components.validation.results import COLUMNS, bandwidth, table_rows
+from components.validation.results import COLUMNS, bandwidth
 
 _NO_STACK = Make()
 _STYLES = {"PASS": "green", **dict.fromkeys(BAD_VERDICTS, "red"), "UNJUDGED": "yellow", "BUSY": "yellow"}
@@ -52,25 +52,19 @@ def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK, s
     if single:
         console.print(_table("Single nodes", [node_figures(scope) for scope in single]))
     for scope in single:
-        if scope.result["rows"]:  # the rows would make one table per node
-            _print_scope(console, scope, since, f"{scope.name}: ")
-    for scope in [*(scope for scope in single if not scope.result["rows"]), *scopes(outputs)]:
-        _show_scope(console, scope, since)
+        if scope.rows:  # they would make one table per node
+            _print_verdict(console, scope, since, f"{scope.name}: ")
+    for scope in [*(scope for scope in single if not scope.rows), *scopes(outputs)]:
+        _show(console, scope, since)
+        for finding in scope.findings:
+            if finding["severity"] in _SEVERITIES:
+                line = f"{finding['severity']}  {finding['node']}: {finding['check']}: {finding['seen']}"
+                line += f"; {finding['remedy']}" if finding["remedy"] else ""
+                console.print(line, style=_SEVERITIES[finding["severity"]])
+        console.print()
     for judged in of_jobs(outputs):
-        _show_judged(console, judged, since)
-
-
-def _show_judged(console: Console, judged: MeasuredStorage | Trained, since: float) -> None:
-    """Print the table and the verdict of a measurement by one job."""
-    name = judged.title.capitalize()
-    if judged.rows:
-        console.print(_table(f"{name}, {judged.how}", judged.rows))
-    else:
-        console.print(f"{name}: not measured", style="italic")
-    _print_verdict(console, judged, judged.reason, since)
-    for reason in judged.reasons:
-        console.print(reason, style="red")
-    console.print()
+        _show(console, judged, since)
+        console.print()
 
 
 def node_figures(scope: Scope) -> dict[str, str]:
@@ -89,46 +83,35 @@ def node_figures(scope: Scope) -> dict[str, str]:
     }
 
 
-def _table(title: str, rows: list[dict[str, str]]) -> Table:
+def _table(title: str, rows: list[dict[str, str]], numbers: Sequence[str] = _NUMBERS) -> Table:
     # Text, because rich would interpret markup in a plain string.
     table = Table(title=Text(title), title_justify="left")
     for column in rows[0] if rows else ():
         # Long names and addresses continue on the next line and are never cut.
-        table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
+        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row.values()))
     return table
 
 
-def _show_scope(console: Console, scope: Scope, since: float) -> None:
-    if scope.result["rows"]:
-        table = Table(title=Text(f"Bus bandwidth, {scope.title}: {scope.how}"), title_justify="left")
-        for column in COLUMNS:
-            table.add_column(column, justify="right")
-        for row in table_rows(scope.result):
-            table.add_row(*row)
-        console.print(table)
+def _show(console: Console, judged: Scope | MeasuredStorage | Trained, since: float) -> None:
+    """Print the table, the verdict and its reasons."""
+    name, mark, numbers = judged.title.capitalize(), ",", _NUMBERS
+    if isinstance(judged, Scope):
+        name, mark, numbers = f"Bus bandwidth, {judged.title}", ":", COLUMNS
+    if judged.rows:
+        console.print(_table(f"{name}{mark} {judged.how}", judged.rows, numbers))
     else:
-        console.print(f"Bus bandwidth, {scope.title}: not measured", style="italic")
-    _print_scope(console, scope, since)
-    for accusation in scope.accusations:
-        console.print(accusation, style="red")
-    for finding in scope.findings:
-        if finding["severity"] in _SEVERITIES:
-            line = f"{finding['severity']}  {finding['node']}: {finding['check']}: {finding['seen']}"
-            line += f"; {finding['remedy']}" if finding["remedy"] else ""
-            console.print(line, style=_SEVERITIES[finding["severity"]])
-    console.print()
+        console.print(f"{name}: not measured", style="italic")
+    _print_verdict(console, judged, since)
+    for reason in judged.reasons:
+        console.print(reason, style="red")
 
 
-def _print_scope(console: Console, scope: Scope, since: float, subject: str = "") -> None:
-    text = " ".join(filter(None, (f"{subject}{scope.reason}", scope.margin)))
-    _print_verdict(console, scope, text, since)
-
-
-def _print_verdict(console: Console, judged: Judgement, text: str, since: float) -> None:
+def _print_verdict(console: Console, judged: Judgement, since: float, subject: str = "") -> None:
     date = dated(judged.result, since, time.time())
-    console.print(f"{judged.verdict}  {text}{f' ({date})' if date else ''}", style=_STYLES.get(judged.verdict, ""))
+    text = f"{judged.verdict}  {subject}{judged.text}{f' ({date})' if date else ''}"
+    console.print(text, style=_STYLES.get(judged.verdict, ""))
 
 
 def print_commands(console: Console, commands: Iterable[tuple[str, str]]) -> None:

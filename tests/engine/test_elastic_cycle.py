@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from cli.elastic import controller as module
 from cli.elastic.controller import Answer, Controller
 from cli.elastic.plan import Placeholder
 from cli.elastic.run import Run
@@ -120,7 +119,7 @@ def pool(
         engine = request.node.callspec.params["deploy"]
         words = [sys.executable, "-m", "tests.engine.run_pool", str(stack.folder), str(tmp_path / "root"), engine]
         made = Pool(lambda: deploy("burst", []), words, cloud)
-        monkeypatch.setattr(module, "Head", lambda *_: made.slurm)
+        monkeypatch.setattr(Controller, "exchange", lambda _, *changes: made.slurm.exchange(*changes))
         assert deploy("burst", []).up().ok
         yield made
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from engine.commands import LOCAL, REMOTE, CommandError, Commands
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
     monkeypatch.setattr(commands, "AFTER_END_SECONDS", 0.5)
     monkeypatch.setattr(commands, "LOOK_SECONDS", 0.1)
-    return Commands(1, tmp_path, dry_run=False)
+    with Commands(1, tmp_path) as run:
+        yield run
 
 
 def test_a_local_command_that_leaves_a_holder_of_its_streams_has_ended(run: Commands) -> None:

@@ -55,8 +55,8 @@ def test_a_host_that_goes_silent_is_lost_soon(host: SshHost, tmp_path: Path, mon
     with line_to(host.port, cut) as port:
         connection = {**commands.CONNECTION_DEFAULTS, "host": "127.0.0.1", "port": port}
         connection |= {"privateKey": host.private_key, "hostKey": host.host_key}
-        with pytest.raises(CommandError) as lost:
-            Commands(1, tmp_path, False).run(REMOTE, COMMAND, {"connection": connection}, {})
+        with pytest.raises(CommandError) as lost, Commands(1, tmp_path) as commands_:
+            commands_.run(REMOTE, COMMAND, {"connection": connection}, {})
     # What it had begun there goes on.
     assert not (host.folder / "ended").exists()
     (host.folder / "wait").write_text("")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cli.elastic import controller as module
 from cli.elastic.controller import Answer, Controller
 from cli.elastic.plan import Placeholder
 from cli.pulumi.workspace import CliError
@@ -93,7 +92,7 @@ class Cloud:
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     made = Cloud(tmp_path)
-    monkeypatch.setattr(module, "Head", lambda *_: made)
+    monkeypatch.setattr(Controller, "exchange", lambda _, *changes: made.exchange(*changes))
     monkeypatch.setattr("cli.elastic.controller.time.sleep", lambda _: None)
     return made
 

@@ -1,12 +1,13 @@
 """An `up` whose cloud had no machine for some nodes is done again without these, if the site may have fewer."""
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from cli.pulumi.deployment import with_fewer
-from cli.run_events import OPERATIONS, Failure, Summary
+from cli.run_events import Failure, Summary
 from stacks.config import PoolConfig, parse
 from stacks.rental_requests import LEFT_OUT, left_out
 from tests.unit.stacks.test_config_rented import SECRET, raw
@@ -17,10 +18,6 @@ _RUN_AS_A_WHOLE = Failure("", "update failed")
 _COMPONENT = Failure("urn::tailrack:rented:RentedMachine::g2", "")
 
 
-def counts(**changed: int) -> dict[str, int]:
-    return dict.fromkeys(OPERATIONS, 0) | changed
-
-
 class Run:
     """A second run, with these failures; `without`: the nodes that it left out."""
 
@@ -29,14 +26,14 @@ class Run:
 
     def __call__(self) -> Summary:
         self.without = left_out()
-        return Summary(counts(create=3, same=11), list(self.failures), 2.0)
+        return Summary(Counter(create=3, same=11), list(self.failures), 2.0)
 
 
 def ended(folder: Path, run: Run, *failures: Failure, fewer: str = "warn") -> Summary:
     def config() -> PoolConfig:
         return parse(raw(fewer=fewer), PoolConfig, base_dir=folder, secret_keys=SECRET)
 
-    summary = with_fewer(Summary(counts(create=10, same=1), list(failures), 5.0), config, run, run.said.append)
+    summary = with_fewer(Summary(Counter(create=10, same=1), list(failures), 5.0), config, run, run.said.append)
     assert LEFT_OUT not in os.environ
     return summary
 
@@ -48,7 +45,7 @@ def test_a_node_without_a_machine_is_a_warning_with_all_that_was_tried(folder: P
     assert summary.ok
     assert run.without == {"g2"}
     assert run.said == [f"g2 is left out (fewer: warn): {_REASON}"]
-    assert summary.counts == counts(create=13, same=1)
+    assert summary.counts == Counter(create=13, same=1)
     assert summary.seconds == 7.0
 
 

@@ -143,7 +143,7 @@ def test_the_program_reads_other_stacks_or_keeps_the_reason(folder: Path, monkey
     monkeypatch.setattr("pulumi.runtime.get_root_resource", lambda: None)
     monkeypatch.setattr("pulumi.runtime.invoke_async", invoke)
     stacks = asyncio.run(reader.read_other_stacks([VMS, "gone"]))
-    assert stacks[VMS] == OtherStack({"hosts": [N1], "token": "hush"}, frozenset({"token"}))
+    assert (stacks[VMS].outputs, stacks[VMS].secrets) == ({"hosts": [N1], "token": "hush"}, {"token"})
     assert stacks["gone"].error == "unknown stack"
     values = {f"tailrack:{key}": json.dumps(value) for key, value in raw().items()}
     assert other_stacks_of(values) == [VMS]

@@ -39,7 +39,7 @@ def test_a_secret_output_stays_secret_and_an_unknown_one_is_missing(monkeypatch:
     assert parts(outputs, "validation") == ({"rack": 1}, True, False)
     assert parts(outputs, "token") == ("hush", True, True)
     assert parts(outputs, "training") == parts(outputs, "none") == (None, True, False)
-    assert outputs.values.keys() == {"validation", "token"}
+    assert outputs.outputs.keys() == {"validation", "token"}
 
 
 # The engine writes the state when the stack is registered, and a read at that moment may fail.
