@@ -170,7 +170,6 @@ def down(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def sweep(arguments: argparse.Namespace, console: Console) -> int:
+def sweep(arguments: argparse.Namespace, console: Console) -> None:
     """Remove every lab of this checkout."""
     lab_commands.sweep(PROJECT)
-    return 0

@@ -10,7 +10,8 @@ from pathlib import Path
 from cli import change_commands, elastic_commands, init, show_commands
 from cli.open_stack import say
 from cli.output.terminal import Terminal
-from cli.pulumi.workspace import ROOT
+from cli.pulumi.deployment import stack_config
+from cli.pulumi.workspace import PROJECT, ROOT
 from lab.errors import LabError
 from stacks import unexpected_errors
 from stacks.yaml_file import FileError
@@ -58,7 +59,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser(__doc__).parse_args(argv)
     console = Terminal()
     try:
-        status: int = arguments.run_command(arguments, console)
+        arguments.config_file = arguments.config_file or stack_config(PROJECT, arguments.stack)
+        status: int | None = arguments.run_command(arguments, console)
     except (FileError, LabError) as error:
         say(console, f"tailrack: {error}", style="red")
         return 1
@@ -68,4 +70,4 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - any bug becomes one sentence and a private file
         say(console, f"tailrack: {unexpected_errors.report(error, arguments.state_dir)}", style="red")
         return 1
-    return status
+    return status or 0  # None of a command that has no other status

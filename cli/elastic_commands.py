@@ -23,15 +23,19 @@ from stacks.config import PoolConfig
 from stacks.rental_requests import RENTED
 
 
-def elastic(arguments: argparse.Namespace, console: Console) -> int:
+def elastic(arguments: argparse.Namespace, console: Console) -> None:
     """Rent the machines that jobs wait for and return unused ones, until an interrupt or, with --once, one pass."""
     deployment = open_stack.open_quietly(arguments, console)
     folder = deployment.workspace.folder
     if deployment.written.uses_lab:
         lab_commands.prepare(deployment.written.profiles)
-    config_file = open_stack.config_path(arguments)
-    command = [sys.executable, "-m", "cli", "--stack", arguments.stack, "--config-file", str(config_file.resolve())]
-    command += ["--state-dir", str(arguments.state_dir.resolve()), "--engine", arguments.engine]
+    command = [sys.executable, "-m", "cli", "--stack", arguments.stack, "--engine", arguments.engine]
+    command += [
+        "--config-file",
+        str(arguments.config_file.resolve()),
+        "--state-dir",
+        str(arguments.state_dir.resolve()),
+    ]
 
     def start(machines: Sequence[str]) -> Run:
         return Run(command, machines, folder / "rent.json")
@@ -48,7 +52,6 @@ def elastic(arguments: argparse.Namespace, console: Console) -> int:
             controller.watch(once=arguments.once)
         except KeyboardInterrupt:
             say(console, f"\nStopped. Rented machines stay until {deployment.make('elastic')} runs again.")
-    return 0
 
 
 def rent(arguments: argparse.Namespace, console: Console) -> int:

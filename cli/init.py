@@ -21,9 +21,9 @@ AUTH_KEY = "tailrack:tailnet.auth_key"
 CONFIG = Path(__file__).with_name("new_stack.yaml")  # the example for a new stack, with STACK in place of its name
 
 
-def init(arguments: argparse.Namespace, console: Console) -> int:
+def init(arguments: argparse.Namespace, console: Console) -> None:
     """Make what is missing, and ask for the auth key if the config has none."""
-    config, engine = open_stack.config_path(arguments), open_stack.announced_engine(arguments, console)
+    config, engine = arguments.config_file, open_stack.announced_engine(arguments, console)
     if not config.exists():
         config.write_text(CONFIG.read_text(encoding="utf-8").replace("STACK", arguments.stack), encoding="utf-8")
         say(console, f"{config}: an example; replace its machines and users")
@@ -38,7 +38,7 @@ def init(arguments: argparse.Namespace, console: Console) -> int:
     say(console, f"Keep a copy of {variables['PULUMI_BACKEND_URL']} and of {kept} elsewhere.")
     if engine.cli is None:
         say(console, f"The in-process engine encrypts no config; set {AUTH_KEY} with the Pulumi CLI.")
-        return 0
+        return
     key, commands = None, [["stack", "select", "--create", arguments.stack]]
     written = read_stack_file(config)["config"]
     # A pool uses its cluster's tailnet, and other kinds of tailnet need other secrets.
@@ -51,7 +51,6 @@ def init(arguments: argparse.Namespace, console: Console) -> int:
         pulumi = [engine.cli.command, *command]
         if subprocess.run(pulumi, cwd=PROJECT, env=environment, input=stdin, text=True, check=False).returncode:
             raise CliError(f"`pulumi {' '.join(command)}` failed; its message is above. Nothing was overwritten")
-    return 0
 
 
 def _auth_key() -> str:

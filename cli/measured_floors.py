@@ -12,7 +12,6 @@ from cli.report.facts import Scope, all_scopes, scopes, single_nodes
 from cli.stack_config.edit import write_section
 from components.settings.types import NODE
 
-_NO_STACK = Make()
 FRACTION = 0.9  # of the lowest run; sound runs of one machine differ by up to 13 % over sockets
 _SECTION, _FLOORS, _FROM = "tailrack:validation", "floors_gb_per_s", "floors_from"
 _TRAINING, _TRAINING_FLOOR = "training", "floor_images_per_second"
@@ -35,7 +34,7 @@ class Floors:
         return {_FLOORS: dict(self.by_scope), **trained, _FROM: source}
 
 
-def floors(outputs: Mapping[str, Any], make: Make = _NO_STACK) -> Floors:
+def floors(outputs: Mapping[str, Any], make: Make = Make()) -> Floors:
     """Return floors from the last measurement.
 
     Raises CliError if any measurement is not sound enough for a floor.

@@ -2,28 +2,21 @@
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 
 from rich.console import Console
 
 from cli.output.progress import Progress
-from cli.pulumi.deployment import Deployment, stack_config
+from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import Found, find_engine
 from cli.pulumi.workspace import PROJECT, Workspace
 from cli.run_events import Event
-
-
-def config_path(arguments: argparse.Namespace) -> Path:
-    """Return the path of the stack's config file."""
-    path: Path = arguments.config_file or stack_config(PROJECT, arguments.stack)
-    return path
 
 
 def open_deployment(
     arguments: argparse.Namespace, progress: Progress, engine: Found, keep: Callable[[Event], None] = lambda event: None
 ) -> Deployment:
     """Return the stack's deployment; its events go to `progress` and to `keep`."""
-    workspace = Workspace(PROJECT, arguments.stack, config_path(arguments), arguments.state_dir)
+    workspace = Workspace(PROJECT, arguments.stack, arguments.config_file, arguments.state_dir)
 
     def on_event(event: Event) -> None:
         progress.on_event(event)

@@ -35,17 +35,15 @@ from stacks.sites.hosts.other_stacks import stacks_read, with_other_stacks
 from stacks.sites.hosts.ssh_types import PASSPHRASE
 
 
-def engine(arguments: argparse.Namespace, console: Console) -> int:
+def engine(arguments: argparse.Namespace, console: Console) -> None:
     """Print which engine the other commands use."""
     open_stack.announced_engine(arguments, console)
-    return 0
 
 
-def outputs(arguments: argparse.Namespace, console: Console) -> int:
+def outputs(arguments: argparse.Namespace, console: Console) -> None:
     """Print the stack's outputs as one JSON object on stdout."""
     values = open_stack.open_quietly(arguments, console).outputs()
     print(json.dumps(values, indent=2, sort_keys=True))
-    return 0
 
 
 def status(arguments: argparse.Namespace, console: Console) -> int:
@@ -68,17 +66,15 @@ def _show_head(deployment: Deployment, console: Console, values: Mapping[str, An
     return 0
 
 
-def diagnose(arguments: argparse.Namespace, console: Console) -> int:
+def diagnose(arguments: argparse.Namespace, console: Console) -> None:
     """Write the archive for a bug report and print its path."""
-    deployment = open_stack.open_quietly(arguments, console)
-    path, silent = write_archive(deployment, arguments.state_dir)
+    path, silent = write_archive(open_stack.open_quietly(arguments, console), arguments.state_dir)
     if silent:
         say(console, f"No answer from {', '.join(silent)}. The archive has the reasons, and the data of the others.")
     say(console, f"Written: {path}")
-    return 0
 
 
-def report(arguments: argparse.Namespace, console: Console) -> int:
+def report(arguments: argparse.Namespace, console: Console) -> None:
     """Write the report page and print its path."""
     deployment = open_stack.open_quietly(arguments, console)
     values = _cluster_outputs(deployment)
@@ -88,20 +84,18 @@ def report(arguments: argparse.Namespace, console: Console) -> int:
     last_run = LastRun(arguments.state_dir, arguments.stack).sentence()
     write_private(path, page(values, arguments.stack, written_at, costs, last_run))
     say(console, f"Written: {path}")
-    return 0
 
 
-def floors(arguments: argparse.Namespace, console: Console) -> int:
+def floors(arguments: argparse.Namespace, console: Console) -> None:
     """Write floors from the last measurement into the stack's config file."""
     deployment = open_stack.open_quietly(arguments, console)
     values = _cluster_outputs(deployment)
-    path = open_stack.config_path(arguments)
+    path = arguments.config_file
     new_floors = measured_floors.floors(values, make := Make.of(arguments.stack))
     source = f"measured floors of {time.strftime('%Y-%m-%d', time.gmtime())}"
     console.print(measured_floors.write(path, new_floors, source), end="")
     share = f"{measured_floors.FRACTION:g} of the lowest measured value"
     say(console, f"Written to {path.name}: {share}. The next {make('up')} judges by these floors.")
-    return 0
 
 
 def _cluster_outputs(deployment: Deployment) -> dict[str, Any]:
@@ -114,7 +108,7 @@ def _cluster_outputs(deployment: Deployment) -> dict[str, Any]:
 
 def trust(arguments: argparse.Namespace, console: Console) -> int:
     """Show unknown host keys, ask, and record them."""
-    path = open_stack.config_path(arguments)
+    path = arguments.config_file
     raw: dict[str, Any] = {
         key.removeprefix("tailrack:"): value for key, value in read_stack_file(path)["config"].items()
     }
@@ -131,15 +125,14 @@ def trust(arguments: argparse.Namespace, console: Console) -> int:
 def github_keys(arguments: argparse.Namespace, console: Console) -> int:
     """Show the SSH keys of users at GitHub, ask, and record them in the stack's config."""
     make = Make.of(arguments.stack)
-    return record_github_keys(open_stack.config_path(arguments), console, make, interactive=sys.stdin.isatty())
+    return record_github_keys(arguments.config_file, console, make, interactive=sys.stdin.isatty())
 
 
-def ssh_config(arguments: argparse.Namespace, console: Console) -> int:
+def ssh_config(arguments: argparse.Namespace, console: Console) -> None:
     """Print lines for ~/.ssh/config on stdout."""
     deployment = open_stack.open_quietly(arguments, console)
     head = _cluster_outputs(deployment)["cluster"]["head"]
     print(config_text(deployment, head), end="")
-    return 0
 
 
 def images(arguments: argparse.Namespace, console: Console) -> int:
@@ -150,7 +143,7 @@ def images(arguments: argparse.Namespace, console: Console) -> int:
 
 def shell(arguments: argparse.Namespace, console: Console) -> int:
     """Open a shell on a lab node, or run one command there."""
-    written = WrittenConfig(read_stack_file(open_stack.config_path(arguments))["config"])
+    written = WrittenConfig(read_stack_file(arguments.config_file)["config"])
     if not written.uses_lab:
         raise CliError(
             f"make shell is for containers of the lab, and stack {arguments.stack} has none; connect to "

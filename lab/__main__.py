@@ -15,11 +15,11 @@ from lab.errors import LabError
 from lab.profiles.machine import PROFILES
 from lab.spec import NetworkSpec, NodeSpec, PoolSpec, parse
 
-# The specification, and what makes and removes the thing, by command.
-_THINGS: dict[str, tuple[type[Any], Callable[..., Any], Callable[..., None]]] = {
-    "network": (NetworkSpec, network.up, network.down),
-    "pool": (PoolSpec, network.join, network.leave),
-    "node": (NodeSpec, node.up, node.down),
+# The description, the specification, and what makes and removes the thing, by command.
+_THINGS: dict[str, tuple[str, type[Any], Callable[..., Any], Callable[..., None]]] = {
+    "network": ("networks and control server", NetworkSpec, network.up, network.down),
+    "pool": ("networks that a pool adds to a lab", PoolSpec, network.join, network.leave),
+    "node": ("one machine", NodeSpec, node.up, node.down),
 }
 
 
@@ -41,11 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     image = commands.add_parser("image", help="have a Docker engine, and build the images that are not there")
     image.add_argument("--like", choices=PROFILES, default="", help="the image of machines that look like real ones")
-    for name, text in (
-        ("network", "networks and control server"),
-        ("pool", "networks that a pool adds to a lab"),
-        ("node", "one machine"),
-    ):
+    for name, (text, *_) in _THINGS.items():
         command = commands.add_parser(name, help=f"{text}, as the JSON on stdin says")
         command.add_argument("action", choices=["up", "down"])
     return parser
@@ -61,7 +57,7 @@ def _command(arguments: argparse.Namespace) -> str:
         node_image = tags.of_machine(arguments.like, bare=False)
         images.ensure_images(client, [node_image, tags.control])
         return json.dumps({"node_image": node_image, "control_image": tags.control})
-    kind, make, remove = _THINGS[arguments.command]
+    _, kind, make, remove = _THINGS[arguments.command]
     spec = parse(kind, sys.stdin.read())
     if arguments.action == "up":
         return json.dumps(asdict(make(client, spec)))

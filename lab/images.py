@@ -18,7 +18,7 @@ from lab.docker_daemon import find
 from lab.errors import LabError
 from lab.identity import CHECKOUT
 from lab.profiles import machine
-from lab.programs import digest
+from lab.programs import CACHE, digest
 from lab.progress import timed
 
 IMAGE_FOLDER = CHECKOUT / "lab" / "image"
@@ -75,7 +75,7 @@ def _profile_arguments() -> dict[str, str]:
     return {"CLASHING_UID": str(machine.CLASHING_UID), "CLASHING_USER": machine.CLASHING_USER}
 
 
-def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Path = programs.CACHE) -> None:
+def ensure_images(client: docker.DockerClient, wanted: Iterable[str]) -> None:
     """Build the missing images of the `wanted` tags (from `tags()`) and their base images.
 
     Raises LabError when a program or an image does not build.
@@ -83,7 +83,7 @@ def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Pat
     images = tags()
     if all(find(client.images, tag) for tag in wanted):
         return  # without waiting for builds of other images
-    with locked(cache / "image.lock"):
+    with locked(CACHE / "image.lock"):
         missing = [tag for tag in dict.fromkeys(wanted) if not find(client.images, tag)]
         layers = [tag for tag in missing if _is_layer(tag, images)]
         pods = [tag for tag in missing if tag == images.profiles["pod"]]
@@ -91,12 +91,12 @@ def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Pat
         if layers and images.bare not in first and not find(client.images, images.bare):
             first.append(images.bare)
         if first:
-            _build_first(client, first, images, cache)
+            _build_first(client, first, images)
         for tag in layers:
             arguments = {"BASE": images.bare, **_profile_arguments()}
-            _build(client, tag, cache, _profile_files(_like(tag, images)), arguments=arguments)
+            _build(client, tag, _profile_files(_like(tag, images)), arguments=arguments)
         for tag in pods:
-            _build_pod(client, tag, programs.ready(cache), cache)
+            _build_pod(client, tag, programs.ready())
 
 
 def _like(tag: str, images: Images) -> machine.Like:
@@ -110,7 +110,7 @@ def _is_layer(tag: str, images: Images) -> bool:
     return like not in ("", "pod") and distribution_of(like) == USUAL
 
 
-def _build_first(client: docker.DockerClient, wanted: list[str], images: Images, cache: Path) -> None:
+def _build_first(client: docker.DockerClient, wanted: list[str], images: Images) -> None:
     """Build images that stand on none of the lab's.
 
     Go and packages have nothing to do with each other, nor have those of two distributions.
@@ -119,15 +119,15 @@ def _build_first(client: docker.DockerClient, wanted: list[str], images: Images,
     # The helper for mounts is made of the usual one's packages on all.
     roots = dict.fromkeys([USUAL, *(distribution_of(_like(tag, images)) for tag in machines)] if machines else [])
     with ThreadPoolExecutor(1 + len(roots)) as aside:
-        begun = aside.submit(programs.ready, cache)
-        packages = dict(zip(roots, aside.map(lambda of: install_packages(client, cache, of), roots), strict=True))
+        begun = aside.submit(programs.ready)
+        packages = dict(zip(roots, aside.map(lambda of: install_packages(client, of), roots), strict=True))
         built = begun.result()
     for tag in wanted:
         if tag == images.control:
-            _build(client, tag, cache, [built.control], {"Dockerfile": CONTROL_DOCKERFILE})
+            _build(client, tag, [built.control], {"Dockerfile": CONTROL_DOCKERFILE})
         else:
             node_packages = packages[distribution_of(_like(tag, images))]["cluster" if tag == images.node else "system"]
-            _build_node(client, tag, node_packages, packages[USUAL]["helper"], built, cache)
+            _build_node(client, tag, node_packages, packages[USUAL]["helper"], built)
 
 
 def write_nfs_mount(program: Path) -> None:
@@ -137,46 +137,43 @@ def write_nfs_mount(program: Path) -> None:
         zipapp.create_archive(folder, program, "/usr/bin/python3", "nfs_mount.program:main")
 
 
-def install_packages(client: docker.DockerClient, cache: Path, of: Distribution) -> dict[str, str]:
+def install_packages(client: docker.DockerClient, of: Distribution) -> dict[str, str]:
     """Build the stages that only install packages; return the images by stage. Docker caches them for later images."""
     mirrors = debian.find_mirrors(of=of)
     texts = {"sources.list": mirrors.sources_list}
-    arguments = {"BASE": debian.ensure_base(client, mirrors, cache)}
+    arguments = {"BASE": debian.ensure_base(client, mirrors, CACHE)}
     # Machines of another distribution have none of the cluster's packages; the helper for mounts is the same on all.
     stages = ("system", "cluster", "helper") if of == USUAL else ("system",)
     dockerfile = IMAGE_FOLDER / "packages" / "Dockerfile"
-    return {stage: _build(client, "", cache, [dockerfile], texts, arguments, target=stage) for stage in stages}
+    return {stage: _build(client, "", [dockerfile], texts, arguments, target=stage) for stage in stages}
 
 
-def _build_node(
-    client: docker.DockerClient, tag: str, packages: str, helper: str, built: programs.Programs, cache: Path
-) -> None:
+def _build_node(client: docker.DockerClient, tag: str, packages: str, helper: str, built: programs.Programs) -> None:
     files = [file for file in IMAGE_FOLDER.iterdir() if file.is_file()]
     files += [built.tailscale, built.tailscaled, built.unit, built.defaults]
     with tempfile.TemporaryDirectory() as folder:
         mount = Path(folder) / "mount.pyz"
         write_nfs_mount(mount)
-        _build(client, tag, cache, [*files, mount], arguments={"PACKAGES": packages, "HELPER": helper})
+        _build(client, tag, [*files, mount], arguments={"PACKAGES": packages, "HELPER": helper})
 
 
-def _build_pod(client: docker.DockerClient, tag: str, built: programs.Programs, cache: Path) -> None:
+def _build_pod(client: docker.DockerClient, tag: str, built: programs.Programs) -> None:
     mirrors = debian.find_mirrors()
-    base = debian.ensure_base(client, mirrors, cache)
+    base = debian.ensure_base(client, mirrors, CACHE)
     files = [*(machine.FOLDER / "pod").iterdir(), built.tailscale, built.tailscaled]
-    _build(client, tag, cache, files, {"sources.list": mirrors.sources_list}, {"BASE": base})
+    _build(client, tag, files, {"sources.list": mirrors.sources_list}, {"BASE": base})
 
 
 def _build(
     client: docker.DockerClient,
     tag: str,
-    cache: Path,
     files: Iterable[Path],
     texts: Mapping[str, str] | None = None,
     arguments: dict[str, str] | None = None,
     target: str = "",
 ) -> str:
     """Build one image, or a stage without a tag, of files and of texts by name, saying so; return its id."""
-    with tempfile.TemporaryDirectory(dir=cache, prefix="build-") as context, timed(f"image: build {tag or target}"):
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="build-") as context, timed(f"image: build {tag or target}"):
         for file in files:
             shutil.copy(file, context)
         for name, text in (texts or {}).items():

@@ -71,7 +71,7 @@ def join(client: docker.DockerClient, spec: PoolSpec) -> LabNetwork:
     Raises LabError when there is no such lab, a site or subnet is taken, or the control server does not answer.
     """
     with locked(spec.lock):
-        control = find_container(client, control_name(spec.lab))
+        control = find(client.containers, control_name(spec.lab))
         if control is None:
             raise LabError(
                 f"there is no lab {spec.lab} that pool {spec.pool} could join; bring the stack of its cluster up first"
@@ -200,7 +200,7 @@ def _try_create(
 def _ensure_control(client: docker.DockerClient, lab: str, image: str, networks: dict[str, Network]) -> None:
     """Have the control server run from `image` with its fixed address in each of `networks`."""
     name = control_name(lab)
-    container = find_container(client, name)
+    container = find(client.containers, name)
     if container is not None and container.attrs["Config"]["Image"] != image:
         container.remove(force=True)
         container = None
@@ -236,12 +236,6 @@ def _attach(container: Container, networks: dict[str, Network]) -> None:
             network.connect(container, ipv4_address=address, aliases=[CONTROL_NAME])
     if container.status != "running":
         container.start()
-
-
-def find_container(client: docker.DockerClient, name: str) -> Container | None:
-    """Return the container called `name`, or None."""
-    container: Container | None = find(client.containers, name)
-    return container
 
 
 def _remove_unlisted(client: docker.DockerClient, spec: NetworkSpec) -> None:
@@ -288,7 +282,7 @@ def _wait_for_control(client: docker.DockerClient, lab: str, address: str) -> No
         except OSError as error:
             if time.monotonic() > deadline:
                 name = control_name(lab)
-                container = find_container(client, name)
+                container = find(client.containers, name)
                 tail = container.logs(tail=3).decode(errors="replace") if container else "the container is gone"
                 lines = " | ".join(tail.strip().splitlines())
                 raise LabError(

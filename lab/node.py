@@ -19,10 +19,11 @@ from cli.file_lock import locked
 from lab import images, pod, subnets
 from lab.cleanup import forget
 from lab.commands import run
+from lab.docker_daemon import find
 from lab.errors import LabError
 from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, container_name, network_name
 from lab.keys import ensure_client_key, new_key_pair
-from lab.network import CONTROL_NAME, ensure_fabric, find_container, find_network, subnet_of
+from lab.network import CONTROL_NAME, ensure_fabric, find_network, subnet_of
 from lab.profiles.machine import Like, host_name, interface, login, own_files
 from lab.progress import say
 from lab.spec import NodeSpec
@@ -69,7 +70,7 @@ def up(
         _ensure_tun()
     with locked(spec.lock):
         client_key = ensure_client_key(spec.folder)
-        container = find_container(client, name)
+        container = find(client.containers, name)
         if container is not None and not fits(container, spec, image):
             say(f"node: {name} is of another kind or site; creating it again")
             forget(container.remove, v=True, force=True)
@@ -101,7 +102,7 @@ def down(client: docker.DockerClient, spec: NodeSpec) -> None:
     """Remove the node and its volumes; gone already is done."""
     name = container_name(spec.lab, spec.node)
     with locked(spec.lock):
-        container = find_container(client, name)
+        container = find(client.containers, name)
         if container is not None:
             forget(container.remove, v=True, force=True)
         for volume in client.volumes.list(filters={"name": name}):

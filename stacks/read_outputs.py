@@ -13,7 +13,7 @@ FUNCTION = "pulumi:pulumi:readStackOutputs"
 
 
 class StackOutputs(OtherStack):
-    """The outputs of a stack. One that is unknown because its step failed is missing: a preview says what `up` does."""
+    """The outputs of a stack but those that a failed step left unknown: a preview says what `up` does."""
 
     def value(self, name: str) -> Any:
         """Return one of them as a plain value; None if the stack has none of that name."""

@@ -96,7 +96,7 @@ class Controller:
             last = answer.last
             self._failed, self._began, self._replaced = dict(last.failed), dict(last.renting), last.replaced
         plan = self._plan(answer)
-        answer = self._answer = self.exchange(plan, self._status(answer))
+        answer = self._answer = self._carry_out(plan, answer)
         lost = self._lost()
         machines = plan.machines | lost
         unfinished = any(node.awaited and node.name in machines - self._complete for node in answer.nodes)
@@ -115,13 +115,10 @@ class Controller:
             now=answer.now,
             replaced=self._replaced if self._replaces_sick else None,
         )
-        self._failed = dict(plan.failed)
         for node in answer.nodes:
             if node.name in plan.replace:
                 self._replaced = answer.now
                 self._say(f"{node.name}: its machine goes back, because a check drained it: {node.reason}")
-        for name, reason in plan.down.items():
-            self._say(f"{name}: {reason}")
         return plan
 
     def _lost(self) -> set[str]:
@@ -210,11 +207,14 @@ class Controller:
         for name, cause in failures.items():
             self._say(f"{name or 'the run'} failed: {cause}")
         answer = self.exchange()
-        plan = after_failures(answer.nodes, failures, self._failed or {}, answer.now)
+        self._carry_out(after_failures(answer.nodes, failures, self._failed or {}, answer.now), answer)
+
+    def _carry_out(self, plan: Plan, answer: Answer) -> Answer:
+        """Apply a plan, say which nodes get no machine, and return the states after it."""
         self._failed = dict(plan.failed)
         for name, reason in plan.down.items():
             self._say(f"{name}: {reason}")
-        self.exchange(plan, self._status(answer))
+        return self.exchange(plan, self._status(answer))
 
     def exchange(self, plan: Plan | None = None, status: Status | None = None) -> Answer:
         """Apply a plan's states and record a report on the head node, and return the states there. Raises CliError."""

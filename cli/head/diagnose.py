@@ -40,7 +40,7 @@ def diagnose(deployment: Deployment, folder: Path) -> tuple[Path, list[str]]:
         resources, error_line = deployment.made(), ""
     except (CliError, FileError) as error:
         resources, error_line = [], f"{error}\n"
-    files["steps.txt"] = error_line + "".join(f"{resource.urn.rpartition('::')[2]}\n" for resource in resources)
+    files["steps.txt"] = error_line + "".join(f"{resource.name}\n" for resource in resources)
     files["outputs.json"] = _outputs(deployment)
     connections = connections_by_machine(resources)
     with deployment.forwarded():

@@ -53,12 +53,11 @@ def _without_command(message: str) -> str:
     return (rest.strip("\n") or status) if running else message
 
 
-_NO_STACK = Make()
 _REMEDIES = tomllib.loads(Path(__file__).with_name("remedies.toml").read_text(encoding="utf-8"))["remedies"]
 _FIRST_CONNECTION = "-host-key"  # the end of the name of a rented machine's step (stacks/sites/rented/first_key.py)
 
 
-def with_remedies(summary: Summary, make: Make = _NO_STACK) -> Summary:
+def with_remedies(summary: Summary, make: Make = Make()) -> Summary:
     """Add a line `next: ...` to the failures of steps on machines that could not be reached.
 
     make   the commands of the stack

@@ -19,13 +19,12 @@ from cli.report.storage import MeasuredStorage, Trained, of_jobs
 from components.validation.model import format_size
 from components.validation.results import COLUMNS, bandwidth
 
-_NO_STACK = Make()
 _STYLES = {"PASS": "green", **dict.fromkeys(BAD_VERDICTS, "red"), "UNJUDGED": "yellow", "BUSY": "yellow"}
 _SEVERITIES = {"error": "red", "warning": "yellow"}
 _NUMBERS = ("CPUs", "memory", "GPUs", "an hour", "busbw (GB/s)", "floor (GB/s)", "spread", *STORAGE_NUMBERS)
 
 
-def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK, since: float = 0) -> None:
+def show(console: Console, outputs: Mapping[str, Any], make: Make = Make(), since: float = 0) -> None:
     """Print the report.
 
     make    the renderer of its stack's commands

@@ -35,7 +35,7 @@ def up(cloud: Cloud, public_key: str, last: Mapping[str, Any]) -> dict[str, str]
     return {"owner": owner, "key": cloud.add_key(key_name(owner), public_key)}
 
 
-def down(cloud: Cloud, owner: str, clock: Clock = Clock()) -> int:  # noqa: B008 - immutable
+def down(cloud: Cloud, owner: str, clock: Clock = Clock()) -> int:
     """End the rent of all machines of an owner, remove its key, and return the number of machines."""
 
     def mine() -> list[Instance]:

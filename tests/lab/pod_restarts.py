@@ -3,7 +3,7 @@
 import docker
 
 from cli.file_lock import locked
-from lab import network, node, pod
+from lab import docker_daemon, node, pod
 from lab.cleanup import forget
 from lab.errors import LabError
 from lab.identity import container_name
@@ -13,7 +13,7 @@ from lab.spec import NodeSpec
 
 def stop(client: docker.DockerClient, spec: NodeSpec) -> None:
     """Kill all processes of a pod. Its disk and its volume stay."""
-    container = network.find_container(client, container_name(spec.lab, spec.node))
+    container = docker_daemon.find(client.containers, container_name(spec.lab, spec.node))
     if container is None:
         raise LabError(f"there is no pod {spec.node} in the lab {spec.lab}")
     if container.status == "running":
@@ -31,7 +31,7 @@ def recreate(client: docker.DockerClient, spec: NodeSpec, start: pod.Start = pod
     The new container has another host name, host key and port. The installed packages are gone.
     """
     with locked(spec.lock):
-        container = network.find_container(client, container_name(spec.lab, spec.node))
+        container = docker_daemon.find(client.containers, container_name(spec.lab, spec.node))
         if container is not None:
             # Without v=True: the volume of /workspace stays.
             forget(container.remove, force=True)

@@ -65,7 +65,7 @@ class Containers:
     def restart(self, machine: Machine) -> None:
         """Restart the container."""
         client = docker_daemon.connect()
-        container = network.find_container(client, container_name(self._place["lab"], self._spec(machine).node))
+        container = docker_daemon.find(client.containers, container_name(self._place["lab"], self._spec(machine).node))
         if container is not None:
             container.restart(timeout=5)
         client.close()
