@@ -16,12 +16,17 @@ FILE = "schema.json"
 # As `pulumi config set --secret` writes a value.
 _SECRET: dict[str, Any] = {"type": "object", "properties": {"secure": {"type": "string"}}, "required": ["secure"]}
 _SECRET |= {"additionalProperties": False}
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum"}
 _IS_POOL = {"properties": {f"{ROOT}kind": {"const": POOL}}, "required": [f"{ROOT}kind"]}
 
 
 class _Untitled(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False  # a title would repeat the key
+
+    def generate_inner(self, schema: Any) -> dict[str, Any]:
+        # pydantic writes a bound beside a validator of ours by its own name, which no editor knows.
+        return {_BOUNDS.get(name, name): value for name, value in super().generate_inner(schema).items()}
 
 
 def text() -> str:

@@ -34,6 +34,14 @@ def test_every_stack_of_the_project_names_the_schema_and_fits_it() -> None:
         assert not errors, name
 
 
+def test_editors_refuse_a_number_outside_its_bounds() -> None:
+    validation = {"warmup": -1, "nccl": {"iterations": 100_001}, "floors_gb_per_s": {"one": 0}}
+    messages = {error.message for error in SCHEMA.iter_errors({"config": {"tailrack:validation": validation}})}
+    assert "-1 is less than the minimum of 0" in messages
+    assert "100001 is greater than the maximum of 100000" in messages
+    assert "0 is less than or equal to the minimum of 0" in messages
+
+
 def test_the_help_of_a_key_has_it_and_the_keys_below_with_type_default_and_an_example() -> None:
     told = reference("storage.mounts")
     assert told.startswith("tailrack:storage.mounts\n    a list of mounts; default: none\n")
