@@ -34,6 +34,7 @@ _REGISTRY = re.compile(
 HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"  # a host name
 # A colon and a port.
 PORT = r":([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+HOST_PORT = rf"{HOST}({PORT})?"
 FOLDER = r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+"  # an absolute path that needs no quotes
 SERVER = r"^(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?"  # without characters that a shell interprets
 Archive = Annotated[
@@ -85,6 +86,9 @@ def full(pattern: str) -> Callable[[str], object]:
     return re.compile(pattern).fullmatch
 
 
+without_slash = AfterValidator(lambda address: address.rstrip("/"))
+
+
 def _not_bool(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("a truth value is not a number")
@@ -117,9 +121,7 @@ def check_name(value: str, pattern: str = r"[a-z]([a-z0-9-]*[a-z0-9])?") -> str:
 
 def own_prefix(breaks: str) -> AfterValidator:
     """Return a validator that rejects a name with a prefix of NodeSets."""
-    problem = (
-        f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', the prefixes of NodeSets, which select nodes for partitions"
-    )
+    problem = f"starts with '{SITE_PREFIX}' or '{GPU_PREFIX}', as the NodeSets that select nodes for partitions"
     return must(lambda name: not name.startswith((SITE_PREFIX, GPU_PREFIX)), problem, breaks)
 
 

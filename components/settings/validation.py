@@ -27,22 +27,23 @@ def largest(data: dict[str, int]) -> int:
 LeastSize = Annotated[
     types.Size,
     types.must(lambda size: not size % 4, "is not a multiple of 4, the bytes of a number", fix="write one such as 64K"),
+    Field(description="Smallest message."),
 ]
+MostSize = Annotated[types.Size, Field(description="Largest message.")]
+Runs = Annotated[types.Whole, Field(ge=1, le=100_000, description="Timed runs per size.")]
+WarmUps = Annotated[types.Whole, Field(ge=0, le=100_000, description="Warm-up runs per size.")]
+TimeLimit = Annotated[types.Whole, Field(ge=1, le=1440, description="Time limit of each measuring job, in minutes.")]
 
 
 class Sizes(Section):
     """The sizes of a measurement, with the defaults of one of GPUs."""
 
     min_bytes: LeastSize = parse_size("8M")
-    """Smallest message."""
-    max_bytes: types.Size = parse_size("8G")
-    """Largest message."""
+    max_bytes: MostSize = parse_size("8G")
     factor: types.Whole = key(ge=2, le=1024, default=4)
     """Factor from one size to the next."""
-    iterations: types.Whole = key(ge=1, le=100_000, default=20)
-    """Timed runs per size."""
-    warmup: types.Whole = key(ge=0, le=100_000, default=5)
-    """Warm-up runs per size."""
+    iterations: Runs = 20
+    warmup: WarmUps = 5
     gate_bytes: types.Size = key(default_text="the largest measured", default_factory=largest)
     """Message size whose bus bandwidth, of GPUs the median of three runs, is compared with the floor."""
 
@@ -140,9 +141,8 @@ class Nccl(Sizes):
 
     def check(self, stack: Stack, report: Report) -> None:
         super().check(stack, report)
-        names = [self.collective, *self.more_collectives]
         for number, name in enumerate(self.more_collectives):
-            if name in names[: number + 1]:
+            if name in (self.collective, *self.more_collectives[:number]):
                 path = report.at(self, "more_collectives", number)
                 report.add(path, f"{name} is measured already", "it would have two results", "remove it")
         if self.gpus_per_node % self.gpus_per_process:
@@ -253,8 +253,7 @@ class Training(Section):
     """Untimed steps before each run."""
     floor_images_per_second: Floor | None = None
     """Lowest acceptable images per second of each GPU, or of each node's CPUs."""
-    time_limit_minutes: types.Whole = key(ge=1, le=1440, default=10)
-    """Time limit of the job, in minutes."""
+    time_limit_minutes: TimeLimit = 10
 
     def check(self, stack: Stack, report: Report) -> None:
         _check_image(self, "python: PATH of a Python that has PyTorch on every node", stack, report)
@@ -264,17 +263,12 @@ class Validation(Sizes):
     """The bandwidth measurement at the end of every change to the cluster."""
 
     min_bytes: LeastSize = parse_size("64K")
-    """Smallest message."""
-    max_bytes: types.Size = parse_size("4M")
-    """Largest message."""
-    iterations: types.Whole = key(ge=1, le=100_000, default=5)
-    """Timed runs per size."""
-    warmup: types.Whole = key(ge=0, le=100_000, default=1)
-    """Warm-up runs per size."""
+    max_bytes: MostSize = parse_size("4M")
+    iterations: Runs = 5
+    warmup: WarmUps = 1
     ranks_per_node: types.Whole = key(ge=1, le=1024, default=1)
     """Processes per node."""
-    time_limit_minutes: types.Whole = key(ge=1, le=1440, default=10)
-    """Time limit of each measuring job, in minutes."""
+    time_limit_minutes: TimeLimit = 10
     queue_limit_seconds: types.Whole = key(ge=0, le=604800, default=30)
     """Seconds to wait for other jobs on the nodes; after that, only new nodes are measured, each with a peer."""
     floors_gb_per_s: dict[str, Annotated[types.Number, Field(gt=0)]] = key(

@@ -44,7 +44,7 @@ def check(config: AnyConfig, report: Report) -> None:
     repaired = config if isinstance(config, PoolConfig) else config.cluster
     check_known(repaired, "repair", names, problem, "nothing would be repaired", report)
     renting = [name for name, kind in KINDS.items() if kind.rents]
-    check_api_keys(config.api_keys, [site.kind for site in config.sites if site.kind in renting], renting, report)
+    check_api_keys(config, config.api_keys, {site.kind for site in config.sites}, renting, report)
     if isinstance(config, StackConfig):
         if config.head.site in stack.sites:
             _check_some_node_computes(config, nodes, report)

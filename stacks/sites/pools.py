@@ -63,23 +63,13 @@ def new_nodes(
     of_head   the fields of the head node's kind and its price; None if the site has no machine for it
     of_pool   returns those of a pool's nodes without the price, which the pool has
     """
-    head_nodes = [node.of(site, head, head.name, **of_head)] if head.site == site.name and of_head is not None else []
-    return head_nodes + [
-        node.of(
-            site,
-            head,
-            name,
-            pool.features,
-            gpu,
-            price=pool.price_per_hour,
-            source=pool,
-            login=pool.login,
-            **of_pool(pool),
-        )
-        for pool in pools
-        for gpu in [pool.gpu if isinstance(pool, GpuPool) else None]
-        for name in (f"{pool.name}{index}" for index in range(1, pool.count + 1))
-    ]
+    nodes = [node.of(site, head, head.name, **of_head)] if head.site == site.name and of_head is not None else []
+    for pool in pools:
+        gpu = pool.gpu if isinstance(pool, GpuPool) else None
+        own = {"price": pool.price_per_hour, "source": pool, "login": pool.login, **of_pool(pool)}
+        names = (f"{pool.name}{index}" for index in range(1, pool.count + 1))
+        nodes += [node.of(site, head, name, pool.features, gpu, **own) for name in names]
+    return nodes
 
 
 def check_not_empty(site: Site, pools: Sequence[Section], stack: Stack, report: Report) -> None:

@@ -1,7 +1,6 @@
 """Settings of a site in one AWS region, and the nodes of that site."""
 
 import ipaddress
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -161,18 +160,15 @@ class AwsSite(SiteOfNewMachines):
                 report.add((self, "zone"), problem, "the nodes might be in another zone", "write its zone's letter")
         if stack.head.site == self.name:
             self.head.check_image(report)
-        regions = defaultdict[str, list[AwsSite]](list)
-        for site in self.all_of_kind(stack):
-            regions[site.region].append(site)
-        for region, sites in regions.items():
-            needed = sum(pool.count for site in sites for pool in site.pools if pool.efa)
-            if needed > (most := max(site.elastic_ips for site in sites)):
-                path = report.at(sites[0], "elastic_ips")
-                place = report.value(path, region)
-                problem = f"{report.value(path, most)} is too low: {needed} nodes with EFA in {place} need one each"
-                breaks = "EC2 would reject the rest after their machines have started to cost money"
-                fix = f"run: {_RAISE_QUOTA.format(region=region, count=needed)}; when AWS grants it, write {needed}"
-                report.add(path, problem, breaks, fix)
+        sites = [site for site in stack.of_kind[self.kind] if site.region == self.region]
+        needed = sum(pool.count for site in sites for pool in site.pools if pool.efa)
+        if self is sites[0] and needed > (most := max(site.elastic_ips for site in sites)):
+            path = report.at(self, "elastic_ips")
+            limit, region = report.value(path, most), report.value(path, self.region)
+            problem = f"{limit} is too low: {needed} nodes with EFA in {region} need one each"
+            breaks = "EC2 would reject the rest after their machines have started to cost money"
+            fix = f"run: {_RAISE_QUOTA.format(region=self.region, count=needed)}; when AWS grants it, write {needed}"
+            report.add(path, problem, breaks, fix)
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,21 @@ def _as_written(host: dict[str, Any]) -> None:
     host["required"] = ["name", "address"]
 
 
-class HostConfig(Machine):
+class ExistingMachine(Section):
+    """Keys of a machine that exists before the stack."""
+
+    gpu: GpuText | None = None
+    """The node's GPUs, `kind:count`, compared with the machine; each kind gets a partition. Default: the machine's, in
+    partition `gpu`."""
+    features: Features = ()
+    """Slurm features of the node, for `--constraint`."""
+    adopt: bool = False
+    """The machine is in the cluster's tailnet, by the node's name, and stays; its routes and exit node do too."""
+    take_over: bool = False
+    """Take the machine from another cluster; that cluster's files are kept on it, in /var/lib/tailrack/backup."""
+
+
+class HostConfig(ExistingMachine, Machine):
     """An existing machine, reached by SSH."""
 
     model_config = ConfigDict(json_schema_extra=_as_written)
@@ -97,11 +111,6 @@ class HostConfig(Machine):
         "write the part after the address; or write a known_hosts_file for the site and run `make trust STACK=...`"
     )
     """The host's pinned public key; default: the one in the site's known_hosts_file."""
-    gpu: GpuText | None = None
-    """The node's GPUs, `kind:count`, compared with the machine; each kind gets a partition. Default: the machine's, in
-    partition `gpu`."""
-    features: Features = ()
-    """Slurm features of the node, for `--constraint`."""
     price_per_hour: Price | None = None
     """Price per hour of the machine, in the stack's `currency`; default: the site's price."""
     spot: Spot | None = None
@@ -109,10 +118,6 @@ class HostConfig(Machine):
     jobs, and [requeues those that it has](using.md#when-a-machine-goes-away)."""
     login: bool = False
     """The machine runs no jobs: users log in there, with the share and Slurm's commands."""
-    adopt: bool = False
-    """The machine is already in the cluster's tailnet, under this name, and stays; its routes and exit node do too."""
-    take_over: bool = False
-    """Take the machine from another cluster; that cluster's files are kept on it, in /var/lib/tailrack/backup."""
 
 
 class HostsFrom(Section):

@@ -5,23 +5,15 @@ from typing import Literal
 
 from components.settings.cluster import Head
 from components.settings.problems import Report, Stack
-from components.settings.types import Features, GpuText
+from stacks.sites.hosts.model import ExistingMachine
 from stacks.sites.kind import NodeSpec, Site
 
 
-class LocalSite(Site):
+class LocalSite(ExistingMachine, Site):
     """The site of the machine that runs tailrack. It lists no machines, because the head node is the only one."""
 
     kind: Literal["local"]
     """This machine, as the head node."""
-    gpu: GpuText | None = None
-    """This machine's GPUs, like `gpu` of a host."""
-    features: Features = ()
-    """Slurm features of this machine, for `--constraint`."""
-    adopt: bool = False
-    """This machine is already in the cluster's tailnet, like `adopt` of a host."""
-    take_over: bool = False
-    """Take this machine from another cluster, like `take_over` of a host."""
 
     def check(self, stack: Stack, report: Report) -> None:
         sites = self.all_of_kind(stack)

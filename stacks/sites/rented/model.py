@@ -1,17 +1,18 @@
 """Keys of sites and pools whose machines the stack rents from a cloud, and the nodes of such a site."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from components.roles.network.tailnet.settings import is_here
 from components.settings.cluster import Head
 from components.settings.money import MOST, Price
-from components.settings.problems import ROOT, Report, Stack, child_path, secret_command, show_names
+from components.settings.problems import Report, Stack, secret_command
+from components.settings.rules import check_known
 from components.settings.section import Help, Section, key
-from components.settings.types import Number, Whole, full, must
+from components.settings.types import Number, Whole, full, must, without_slash
 from stacks.sites.hosts.ssh_types import Login
 from stacks.sites.kind import NodeSpec
 from stacks.sites.login_key import SiteOfNewMachines
@@ -97,7 +98,7 @@ class RentedSite(SiteOfNewMachines):
             lambda url: not url or (full(r"https?://[^?@#]+")(url) and is_here(url)),
             "is not an address of this machine",
         ),
-        AfterValidator(lambda url: url.rstrip("/")),
+        without_slash,
     ] = key("an address of this machine", "leave it out", "the API key would go elsewhere", "the cloud's", default="")
     """Address of the cloud's API; for tests, an address of this machine."""
     max_price_per_hour: Number | None = key(fix="write an amount such as 3.5", gt=0, le=MOST, default=None)
@@ -160,18 +161,13 @@ def api_keys(keys: Mapping[str, SecretStr]) -> dict[str, str]:
     return {kind: value.get_secret_value() for kind, value in keys.items()}
 
 
-def check_api_keys(given: Mapping[str, SecretStr], kinds: Sequence[str], clouds: Sequence[str], report: Report) -> None:
-    """Report missing API keys, and those of unknown clouds.
-
-    kinds    the kinds of the stack's sites that rent
-    clouds   all kinds that rent
-    """
-    path = ROOT + "api_keys"
-    for name in given:
-        if name not in clouds:
-            breaks, fix = "it would have no effect", f"write one of: {show_names(clouds)}"
-            report.add(child_path(path, name), "is not a kind of site that needs an API key", breaks, fix)
-    for kind in dict.fromkeys(kinds):
-        if kind not in given:
-            fix = f"run: {secret_command(child_path(path, kind))}"
-            report.add(child_path(path, kind), "missing", "the cloud would reject every call", fix)
+def check_api_keys(
+    config: Section, given: Mapping[str, SecretStr], kinds: Collection[str], clouds: Sequence[str], report: Report
+) -> None:
+    """Report API keys of unknown clouds, and those that are missing for a kind of site. `clouds` rent machines."""
+    problem = "is not a kind of site that needs an API key"
+    check_known(config, "api_keys", clouds, problem, "it would have no effect", report)
+    for kind in clouds:
+        if kind in kinds and kind not in given:
+            path = report.at(config, "api_keys", kind)
+            report.add(path, "missing", "the cloud would reject every call", f"run: {secret_command(path)}")

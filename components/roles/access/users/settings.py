@@ -14,7 +14,7 @@ from components.settings.problems import ROOT, Report, Stack, child_path, sugges
 from components.settings.rules import check_known, check_once, check_unique
 from components.settings.section import Help, Section, key
 from components.settings.ssh_keys import UsersKey
-from components.settings.types import FOLDER, HOST, PORT, Checksum, Whole, full, must, refuse, word_set
+from components.settings.types import FOLDER, HOST_PORT, Checksum, Whole, full, must, refuse, word_set
 
 _COMMAND = "run: make github-keys STACK=..."
 _TWO_LOGINS = "no one could tell whose login it is, and a removed key could still open an account"
@@ -78,7 +78,7 @@ Id = Annotated[
     Help("a number from 1000 up", "write one from 1000 to 59999 that nothing on the nodes uses"),
 ]
 
-_ADDRESS = rf"https://{HOST}({PORT})?(/[A-Za-z0-9._~-]+)*"
+_ADDRESS = rf"https://{HOST_PORT}(/[A-Za-z0-9._~-]+)*"
 # opkssh reads other characters in its tables as quotes and comments, and words with ':' as patterns.
 Identity = Annotated[
     str,

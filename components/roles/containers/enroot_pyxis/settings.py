@@ -33,12 +33,11 @@ MOST_BYTES = 1_000_000  # of a file: files from a folder are sent with the head 
 # An environment variable: the folder that replaces upstream if the config has no `artifacts`.
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
 
-_HOST = rf"{types.HOST}({types.PORT})?"
 # User names that Enroot accepts, without characters that a shell or a netrc file would interpret.
 _USER = r"[A-Za-z0-9$][A-Za-z0-9._~+-]{0,127}"
 _NO_IMAGE = "the image could not be fetched"
 _IMAGE = r"[a-z0-9][A-Za-z0-9._/-]{0,254}((:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})|(@sha256:[0-9a-f]{64}))?"
-_SOURCE = re.compile(rf"(?:(?:(?P<user>{_USER})@)?(?P<host>{_HOST})#)?{_IMAGE}")
+_SOURCE = re.compile(rf"(?:(?:(?P<user>{_USER})@)?(?P<host>{types.HOST_PORT})#)?{_IMAGE}")
 FileName = Annotated[str, types.must({*FILES, *FILES_ARM}.__contains__, "is not one of the installed files")]
 
 
@@ -120,7 +119,7 @@ Source = Annotated[
 class Registry(Section):
     """A log-in at an image registry."""
 
-    host: str = key("a host name, with a port if needed", "write one such as nvcr.io", pattern=rf"^{_HOST}$")
+    host: str = key("a host name, with a port if needed", "write one such as nvcr.io", pattern=rf"^{types.HOST_PORT}$")
     """The registry, as in an image's source."""
     user: str = key("a user name of plain characters", "write one such as $oauthtoken", pattern=rf"^{_USER}$")
     """The account there, as in the image's source."""

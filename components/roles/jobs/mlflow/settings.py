@@ -2,19 +2,19 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from components.settings.section import Section, key
-from components.settings.types import FOLDER, HOST, Port, full, must
+from components.settings.types import FOLDER, HOST_PORT, Port, full, must, without_slash
 
 PORT = 5000
-_INDEX = rf"https://{HOST}(:[1-9][0-9]{{0,4}})?(/[A-Za-z0-9_~%+.-]+)*/?"
+_INDEX = rf"https://{HOST_PORT}(/[A-Za-z0-9_~%+.-]+)*/?"
 Index = Annotated[
     str,
     Field(max_length=300),
     must(full("[^@]*"), "contains a log-in, which everyone who reads the config could use"),
     must(full(f"{_INDEX}|{FOLDER}"), "is neither an https:// address nor the absolute path of a folder"),
-    AfterValidator(lambda index: index.rstrip("/")),
+    without_slash,
 ]
 
 

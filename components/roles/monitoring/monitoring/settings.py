@@ -9,7 +9,7 @@ from components.settings.mask_secrets import MASK
 from components.settings.problems import Report, Stack
 from components.settings.rules import check_both
 from components.settings.section import Help, Section, key
-from components.settings.types import HOST, Archive, Checksum, Port, Whole, full, must
+from components.settings.types import HOST, HOST_PORT, Archive, Checksum, Port, Whole, full, must
 from components.settings.types import PORT as PORT_TEXT
 
 
@@ -27,7 +27,7 @@ class Grafana(Section):
 PORT, EXPORTER_PORT, ALERTMANAGER_PORT = 9090, 9100, 9093
 # No braces in a mail address: Alertmanager would read them as a template.
 ADDRESS = rf"^[A-Za-z0-9._%+-]{{1,64}}@{HOST}$"
-_URL = rf"https?://([!-.0-?A-Z\[-~]{{1,200}}@)?{HOST}({PORT_TEXT})?([/?][!-~]{{0,2000}})?"
+_URL = rf"https?://([!-.0-?A-Z\[-~]{{1,200}}@)?{HOST_PORT}([/?][!-~]{{0,2000}})?"
 Url = Annotated[
     SecretStr,
     must(full(_URL), "is not an http:// or https:// address of plain characters, with a port from 1 to 65535 or none"),

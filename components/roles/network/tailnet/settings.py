@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from components.settings.problems import Report, Stack, secret_command, show_name, shown
 from components.settings.rules import Kinds, check_kinds, check_known
 from components.settings.section import Help, Section, key, keys_of
-from components.settings.types import PORT, NodeName, Whole, full, must, refuse
+from components.settings.types import PORT, NodeName, Whole, full, must, refuse, without_slash
 
 WIREGUARD_PORT = 41641
 Kind = Literal["tailscale", "control_url", "existing", "lab"]  # of tailnet
@@ -33,7 +33,6 @@ def is_here(url: str) -> bool:
     return host == "localhost"
 
 
-_without_slash = AfterValidator(lambda url: url.rstrip("/"))
 # The auth key is sent to a control server by TLS, or without leaving this machine.
 ControlUrl = Annotated[
     str,
@@ -44,13 +43,13 @@ ControlUrl = Annotated[
         lambda url: is_here(url) or url.startswith("https:") or urlsplit(url).hostname == LAB_CONTROL,
         "is http://, so the auth key would cross the network in plain text",
     ),
-    _without_slash,
+    without_slash,
 ]
 # A preview sends credentials there before anyone approves it.
 BaseUrl = Annotated[
     str,
     must(full(_URL), "is no http:// or https:// address"),
-    _without_slash,
+    without_slash,
     must(lambda url: url == API or is_here(url), f"is neither {API} nor on this machine"),
 ]
 

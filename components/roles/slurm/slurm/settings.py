@@ -164,15 +164,13 @@ class Slurm(Section):
         self._check_release(report)
         names: set[str] = set()
         for key_name, text in self.settings.items():
-            path = report.at(self, "settings", key_name)
-            if key_name.lower() in names:
+            path, name = report.at(self, "settings", key_name), key_name.lower()
+            if name in names:
                 breaks = "Slurm ignores case and would use only one of the values"
                 report.add(path, "is set twice, in two spellings", breaks, "remove one of them")
-            elif problem := self._problem(
-                key_name.lower(), text, report.value(path, text), stack.config.accounting.enabled
-            ):
+            elif problem := self._problem(name, text, report.value(path, text), stack.config.accounting.enabled):
                 report.add(path, *problem)
-            names.add(key_name.lower())
+            names.add(name)
 
     def _problem(
         self, name: str, text: str, shown: str, accounting: bool

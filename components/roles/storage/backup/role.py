@@ -58,7 +58,7 @@ def role(settings: ClusterSettings) -> Role | None:
     elif match := S3.fullmatch(backup.target):
         values |= {
             "host": match["host"],
-            "port": int(match["port"] or 443),
+            "port": int((match["port"] or ":443")[1:]),
             "bucket": match["bucket"],
         }
     values["access_key"] = backup.access_key or ""

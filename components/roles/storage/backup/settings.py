@@ -10,17 +10,15 @@ from components.settings.problems import ROOT, Report, Stack, secret_command
 from components.settings.rules import check_both
 from components.settings.section import Help, Section, key, keys_of
 from components.settings.ssh_keys import HostKey
-from components.settings.types import FOLDER, HOST, AccessKey, OneLine, SshPort, full, must
+from components.settings.types import FOLDER, HOST, PORT, AccessKey, OneLine, SshPort, Whole, full, must, without_slash
 
 SFTP = re.compile(rf"sftp:(?P<user>[A-Za-z_][A-Za-z0-9_.-]{{0,31}})@(?P<host>{HOST}):(?P<folder>{FOLDER})")
-S3 = re.compile(
-    rf"s3:https://(?P<host>{HOST})(:(?P<port>[1-9][0-9]{{0,4}}))?/(?P<bucket>[a-z0-9][a-z0-9.-]{{1,62}})({FOLDER})?"
-)
+S3 = re.compile(rf"s3:https://(?P<host>{HOST})(?P<port>{PORT})?/(?P<bucket>[a-z0-9][a-z0-9.-]{{1,62}})({FOLDER})?")
 
 Target = Annotated[
     str,
     Field(max_length=300),
-    AfterValidator(lambda target: target.rstrip("/")),
+    without_slash,
     must(
         lambda target: SFTP.fullmatch(target) or S3.fullmatch(target),
         "is neither sftp:USER@HOST:/FOLDER nor s3:https://HOST/BUCKET[/FOLDER] in plain characters",
@@ -46,7 +44,7 @@ _SFTP_KEYS = {"host_key": "backups could go to any machine there", "private_key"
 class Homes(Section):
     """The users' homes on the share; without this section, backups do not contain them."""
 
-    max_gb: int = key(ge=1, le=100_000, default=200)
+    max_gb: Whole = key(ge=1, le=100_000, default=200)
     """The largest size of all homes together; above it the largest homes are left out (`tailrack-backup status`)."""
     exclude: tuple[Pattern, ...] = key("a list of paths", 'write [.cache, "*.ckpt"]', max_length=100, default=())
     """Files and folders to leave out, at any depth: names or paths such as `.cache`, `*.ckpt` or `ada/data`."""

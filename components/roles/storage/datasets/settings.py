@@ -9,12 +9,11 @@ from pydantic import AfterValidator, Field
 from components.settings.problems import Report, Stack
 from components.settings.rules import Kinds, check_both, check_kinds, check_local, check_sites
 from components.settings.section import Help, Section, key
-from components.settings.types import FOLDER, HOST, AccessKey, LocalFolder, OneLine, SiteNames, Whole, refuse
+from components.settings.types import FOLDER, HOST_PORT, AccessKey, LocalFolder, OneLine, SiteNames, Whole, refuse
 
-_HOST = rf"{HOST}(:[1-9][0-9]{{0,4}})?"
 _PART = r"[A-Za-z0-9_=+@%-][A-Za-z0-9._=+@%-]*"
 S3 = re.compile(rf"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{{1,62}})(?P<folder>(/{_PART})*)")
-HTTPS = re.compile(rf"(?P<site>https://{_HOST})(?P<folder>(/{_PART})*)/(?P<file>{_PART})?")
+HTTPS = re.compile(rf"(?P<site>https://{HOST_PORT})(?P<folder>(/{_PART})*)/(?P<file>{_PART})?")
 # As in huggingface_hub; a branch or a tag would change what a job reads.
 _REPOSITORY = r"(datasets/)?[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*"
 HUB = re.compile(rf"hf://(?P<repository>{_REPOSITORY})@(?P<commit>[0-9a-f]{{40}})(?P<folder>(/{_PART})*)")
@@ -37,7 +36,7 @@ def _source(value: str) -> str:
 
 Endpoint = Annotated[
     str,
-    Field(max_length=_LONGEST, pattern=rf"^https://{_HOST}/*$"),
+    Field(max_length=_LONGEST, pattern=rf"^https://{HOST_PORT}/*$"),
     AfterValidator(lambda address: address.rstrip("/")),
     Help("https://HOST or https://HOST:PORT", "write it as your provider of the bucket shows it"),
 ]
