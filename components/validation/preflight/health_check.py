@@ -28,8 +28,6 @@ from typing import Any
 
 from components.slurm_commands import slurm as slurm_commands
 from components.slurm_commands.nodes import Node as SlurmNode
-from components.slurm_commands.nodes import read_nodes
-from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight import drain
 from components.validation.preflight.drain import Memory, cause, decide, new_comment
 from components.validation.preflight.findings import Finding, plain
@@ -39,6 +37,8 @@ from components.validation.this_node import load, node_name, save, stdout_of, te
 from components.validation.untrusted import read_or_default, value_of
 
 REASON_SECONDS = 60
+# slurmd ends this program after a minute.
+SLURM_SECONDS = 30
 # The node's own drain; for root only.
 MEMORY = "drain.json"
 OWN_SCRIPT = "prolog.d/30-health"
@@ -49,20 +49,14 @@ _STEP, _OF_ROOT = re.compile(r"slurmstepd: \[([0-9]+)\."), re.compile(r"^Uid:\t0
 LASTING, LASTS_SECONDS = frozenset({MOUNT, SHARE}), 30
 
 
-def scontrol(*arguments: str) -> str | None:
-    """Return the output of scontrol; None if it fails."""
-    try:
-        return slurm_commands.scontrol(*arguments)
-    except SlurmError:
-        return None
-
-
 def slurm_of(name: str) -> SlurmNode | None:
     """Return the node as slurmctld has it; None if it does not answer or does not know the node."""
-    try:
-        return next(iter(read_nodes(scontrol("show", "node", name, "--json") or "")), None)
-    except ValueError:
-        return None
+    return slurm_commands.node(name, SLURM_SECONDS)
+
+
+def update(name: str, **changes: str) -> bool:
+    """Change the node in Slurm, and return whether slurmctld did it."""
+    return slurm_commands.update(nodename=name, **changes, limit=SLURM_SECONDS, quiet=True)
 
 
 def run_of_slurmd(node: Node) -> str:
@@ -99,12 +93,12 @@ def check(node: Node, name: str, *, instead: bool = False) -> None:
     duplicate = slurm.drained and slurm.by == "slurm" and slurm.reason == DUPLICATE
     if duplicate and not decision.unhealthy and not jobs_here(node) - jobs_in_slurm(name):
         sys.stdout.write("the remains of a job that Slurm started twice have ended: resuming the node\n")
-        scontrol("update", f"nodename={name}", "state=undrain")
+        update(name, state="undrain")
     comment_on(items, name, slurm)
     memory_after = decision.memory
     if decision.action == "drain":
         sys.stdout.write(f"{decision.reason}\n")
-        if scontrol("update", f"nodename={name}", "state=drain", f"reason={decision.reason}") is None:
+        if not update(name, state="drain", reason=decision.reason):
             return
         drained = slurm_of(name)
         if drained is None or memory_after.own is None or drained.reason != memory_after.own.reason:
@@ -116,7 +110,7 @@ def check(node: Node, name: str, *, instead: bool = False) -> None:
     elif decision.action == "resume":
         sys.stdout.write("no errors are left: resuming the node\n")
         # Unlike `resume`, it changes only the drain.
-        if scontrol("update", f"nodename={name}", "state=undrain") is None:
+        if not update(name, state="undrain"):
             return
     if memory_after != memory:
         save(memory_file, memory_after.plain())
@@ -125,7 +119,7 @@ def check(node: Node, name: str, *, instead: bool = False) -> None:
 def comment_on(items: Iterable[Finding], name: str, slurm: SlurmNode | None) -> None:
     """Give the node the comment for its findings, if it has another one."""
     if slurm is not None and (comment := new_comment(items, slurm.comment)) is not None:
-        scontrol("update", f"nodename={name}", f"comment={comment}")
+        update(name, comment=comment)
 
 
 def jobs_here(node: Node) -> set[str]:
@@ -170,8 +164,7 @@ def set_reason(node: Node, name: str, seconds: float) -> None:
                 check(node, name, instead=True)
             else:
                 script, line, remedy = (plain(str(failure.get(key) or "")) for key in ("script", "what", "remedy"))
-                reason = drain.script_reason(slurm.reason, script, line, remedy)
-                scontrol("update", f"nodename={name}", f"reason={reason}")
+                update(name, reason=drain.script_reason(slurm.reason, script, line, remedy))
             return
         if time.monotonic() >= end:
             return

@@ -8,6 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from components.node.run import Ended
+from components.slurm_commands import slurm
 from components.slurm_commands.nodes import Node as SlurmNode
 from components.validation.preflight import drain, health_check
 from components.validation.preflight.drain import Drain, Memory, cause, decide
@@ -88,12 +90,12 @@ class Controller:
         self.node: dict[str, Any] = {"state": ["IDLE"], "reason": "", "reason_set_by_user": ""}
         self.clock, self.answers = 1000, True
 
-    def __call__(self, *words: str) -> str | None:
+    def __call__(self, _scontrol: str, *words: str, **_: object) -> Ended:
         if not self.answers:
-            return None
+            return Ended(1, "")
         self.clock += 1
         if words[0] == "show":
-            return json.dumps({"nodes": [{"name": words[2], **self.node}]})
+            return Ended(0, json.dumps({"nodes": [{"name": words[2], **self.node}]}))
         for word in words[2:]:
             key, _, value = word.partition("=")
             if key == "comment":
@@ -104,7 +106,7 @@ class Controller:
                 self.node["state"] = ["IDLE", "DRAIN"]
             elif value == "undrain":
                 self.node = {"state": ["IDLE"], "reason": "", "reason_set_by_user": ""}
-        return ""
+        return Ended(0, "")
 
     def say(self, reason: str, by: str) -> None:
         changed = {"set": True, "infinite": False, "number": self.clock}
@@ -129,7 +131,7 @@ def break_memory(node: Node, count: int) -> None:
 def controller(monkeypatch: pytest.MonkeyPatch) -> Controller:
     """The controller that health_check asks."""
     controller = Controller()
-    monkeypatch.setattr(health_check, "scontrol", controller)
+    monkeypatch.setattr(slurm, "attempt", controller)
     return controller
 
 
@@ -189,10 +191,10 @@ def test_a_node_that_slurm_does_not_know_or_shows_otherwise_is_left_alone(
 ) -> None:
     break_memory(node, 2)
     for said in ("", "{}", "[]", '{"nodes": []}', '{"nodes": [7]}'):
-        played = Mock(return_value=said)
-        monkeypatch.setattr(health_check, "scontrol", played)
+        played = Mock(return_value=Ended(0, said))
+        monkeypatch.setattr(slurm, "attempt", played)
         check(node)
-        assert [call.args for call in played.mock_calls if call.args[0] == "update"] == []
+        assert [call.args for call in played.mock_calls if call.args[1] == "update"] == []
 
 
 def test_a_node_that_registers_again_restores_its_drain(
