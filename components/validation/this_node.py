@@ -9,13 +9,18 @@ import shutil
 import socket
 import stat
 import struct
-import subprocess
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from components.node import run
+from components.node.run import Ended
+
 _SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
+
+# Statuses of a command that took too long, cannot be started, or does not exist (components/node/run.py).
+NOT_RUN = (124, 126, 127)
 
 
 def node_name() -> str:
@@ -30,24 +35,19 @@ def address_of(interface: str) -> str:
     return socket.inet_ntoa(answer[20:24])
 
 
+def attempt(*command: str, seconds: float) -> Ended:
+    """Run a command of this environment's PATH. Its status is in NOT_RUN if it cannot run or takes too long."""
+    environment = {"PATH": os.environ.get("PATH", run.PATH)}
+    return run.attempt(*command, limit=seconds, environment=environment, keep_errors=True)
+
+
 def output_of(*command: str, seconds: float = 10, must_succeed: bool = False) -> str | None:
     """Return a command's output, whatever its status; None if it cannot run or takes too long.
 
     must_succeed   return None for a status other than 0 too
     """
-    try:
-        process = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=must_succeed,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return process.stdout
+    ended = attempt(*command, seconds=seconds)
+    return None if ended.status in NOT_RUN or (must_succeed and not ended.ok) else ended.output
 
 
 def stdout_of(*command: str) -> str:

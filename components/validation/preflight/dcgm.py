@@ -11,14 +11,13 @@ DCGM.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from components.node.json_part import first_object, objects_in
 from components.validation.preflight.findings import CommandResult, Finding, finding, line, unjudged
-from components.validation.this_node import node_name
+from components.validation.this_node import NOT_RUN, attempt, node_name
 
 CHECK = "DCGM"
 # dcgmErrorSeverity_t of dcgm_errors.h.
@@ -85,17 +84,13 @@ def _finding(test: str, result: Mapping[str, Any], level: int) -> Finding:
 
 def diagnosed(level: int, seconds: float) -> list[Finding]:
     """Run dcgmi diag as the current user (nv-hostengine runs the tests) with a time limit."""
-    command = ["dcgmi", "diag", "-r", str(level), "-j"]
-    try:
-        process = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=seconds
-        )
-    except FileNotFoundError:
+    ended = attempt("dcgmi", "diag", "-r", str(level), "-j", seconds=seconds)
+    if ended.status == _MISSING:
         return [unjudged(CHECK, "the node has no dcgmi", "install datacenter-gpu-manager")]
-    except (OSError, subprocess.SubprocessError):
+    if ended.status in NOT_RUN:
         return [unjudged(CHECK, f"dcgmi diag -r {level} did not end within {seconds:g} s")]
     # Ignore the exit status: it is nonzero for a mere warning too.
-    return findings_of(process.stdout or process.stderr, level)
+    return findings_of(ended.output or ended.errors, level)
 
 
 def diagnose(arguments: Sequence[str]) -> int:

@@ -12,19 +12,19 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from components.node.run import attempt
 from components.validation.preflight import adapters, checks, xids
 from components.validation.preflight.findings import Finding, health_of, worst_first
 from components.validation.preflight.gpus import COUNT, DRIVER, HEALTH
 from components.validation.preflight.holders import device_numbers
 from components.validation.preflight.node import DEVICES
-from components.validation.this_node import load, save, text_of
+from components.validation.this_node import NOT_RUN, load, save, text_of
 from components.validation.untrusted import read_or_default
 
 # Checks of things that a pod's host provides.
@@ -119,9 +119,7 @@ def collect(node: Node) -> None:
     if not device_numbers(node.root) or node.root != Path("/"):
         return
     command = ["/usr/local/sbin/tailrack-health"] if node.is_pod else ["systemctl", "start", "tailrack-health"]
-    try:
-        subprocess.run(command, timeout=COLLECT_SECONDS, capture_output=True)
-    except (OSError, subprocess.SubprocessError):
+    if attempt(*command, limit=COLLECT_SECONDS, quiet=True).status in NOT_RUN:
         sys.stderr.write("tailrack-health does not end; the checks use its last data\n")
 
 

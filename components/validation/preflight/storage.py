@@ -7,11 +7,11 @@ cannot stop them.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.node.run import attempt
 from components.node.waiting import within
 from components.validation.preflight.findings import Finding, finding
 from components.validation.this_node import load
@@ -51,18 +51,8 @@ def read_mounts(text: str) -> Mounts:
 
 def answers(path: str, seconds: float = ANSWER_SECONDS) -> bool | None:
     """Whether a folder can be accessed; None after a timeout, which leaves a process behind."""
-    try:
-        process = subprocess.Popen(
-            ["stat", "-f", "--", path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )  # fmt: skip
-    except OSError:
-        return False
-    try:
-        return process.wait(seconds) == 0
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return None
+    ended = attempt("stat", "-f", "--", path, limit=seconds, quiet=True)
+    return None if ended.status == 124 else ended.ok
 
 
 def check_share(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from components.node import run
 from components.roles.monitoring.health import boot_check
 from components.roles.role import template
 from components.validation.preflight import adapters, checks, dcgm, holders, node_checks, storage, xids
@@ -173,7 +174,7 @@ def test_a_look_at_a_folder_that_hangs_is_given_up(tmp_path: Path, monkeypatch: 
     stat = tmp_path / "stat"
     stat.write_text("#!/bin/sh\nexec sleep 60\n")
     stat.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(run, "PATH", f"{tmp_path}:{run.PATH}")
     assert storage.answers("/", 0.2) is None
     monkeypatch.undo()
     assert (storage.answers("/"), storage.answers(str(tmp_path / "none"))) == (True, False)
