@@ -106,7 +106,6 @@ def management_ports() -> CommandResult:
 def commands() -> dict[str, Callable[[], CommandResult]]:
     as_nobody = in_container()
     return {
-        "virtualization": lambda: run("systemd-detect-virt"),
         "nvidia-smi": lambda: nvidia_smi("-q", "-x", as_nobody=as_nobody),
         "nvlink": lambda: nvidia_smi("nvlink", "-s", as_nobody=as_nobody),
         "fabric manager": lambda: run("systemctl", "is-active", "nvidia-fabricmanager"),

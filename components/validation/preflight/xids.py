@@ -23,10 +23,8 @@ _EVENT = re.compile(
     re.ASCII,
 )
 # A GPU that is lost before its driver has it, or while it is idle, may be reported without a code.
-_LOST, LOST_CODE = (
-    re.compile(r"\bGPU (?:at )?(?:PCI:)?(?:0000)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\b", re.ASCII),
-    79,
-)
+_LOST = re.compile(r"\bGPU (?:at )?(?:PCI:)?(?:0000)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\b", re.ASCII)
+LOST_CODE = 79
 # For example `12028, Non-fatal, Link 32 egress ...`; continuation lines have no severity.
 _SWITCH_EVENT = re.compile(
     r"nvidia-nvswitch\d{1,3}: SXid \((?:PCI:)?([0-9A-Fa-f:.]{7,18})\): (\d{4,6}), (Non-fatal|Fatal)\b,?(.*)",
@@ -53,6 +51,8 @@ _RESTART = "drain the node and restart it"
 KMSG = Path("dev/kmsg")
 MOST_BYTES = 16 * 2**20
 WANTED = ("NVRM: ", "SXid (")
+# `priority,number,microseconds,flags;text`
+_RECORD = re.compile(r"[^,;]*,(\d{1,20}),[^,;]*,[^;]*;(.*)", re.ASCII)
 
 
 @dataclass
@@ -165,15 +165,15 @@ def _advice(code: int, message: str) -> tuple[str, str]:
 def read_kmsg(root: Path = Path("/")) -> list[tuple[int, str]]:
     """Return (number, text) of records that may be GPU events; empty if the device cannot be read.
 
-    Each read of the device returns one record, `priority,number,microseconds,flags;text`.
+    Each read of the device returns one record.
     """
     try:
         device = os.open(root / KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return []
-    data, length = bytearray(), 0
+    data = bytearray()
     try:
-        while length < MOST_BYTES:
+        while len(data) < MOST_BYTES:
             try:
                 record = os.read(device, 8192)
             except BrokenPipeError:  # the record was overwritten during the read
@@ -182,7 +182,6 @@ def read_kmsg(root: Path = Path("/")) -> list[tuple[int, str]]:
                 break
             if not record:
                 break
-            length += len(record)
             data += record
     finally:
         os.close(device)
@@ -190,19 +189,8 @@ def read_kmsg(root: Path = Path("/")) -> list[tuple[int, str]]:
 
 
 def _records(text: str) -> list[tuple[int, str]]:
-    records = []
-    for line in text.split("\n"):
-        head, mark, message = line.partition(";")
-        fields = head.split(",")
-        if (
-            mark
-            and len(fields) >= 4
-            and fields[1].isascii()
-            and fields[1].isdecimal()
-            and any(word in message for word in WANTED)
-        ):
-            records.append((int(fields[1]), message))
-    return records
+    records = map(_RECORD.fullmatch, text.split("\n"))
+    return [(int(record[1]), record[2]) for record in records if record and any(word in record[2] for word in WANTED)]
 
 
 def joined(earlier: list[tuple[int, str]], now: list[tuple[int, str]], most: int = 500) -> list[tuple[int, str]]:
