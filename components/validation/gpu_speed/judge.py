@@ -74,7 +74,7 @@ def judged(
     """
     items: list[tuple[Reading, Finding]] = []
     for reading in readings:
-        near = [other for other in readings if other is not reading and other.name == reading.name]
+        near = like(reading, readings)
         far = [other for other in cluster if other.name == reading.name]
         slow = list(_speed(reading, near, far, (first or {}).get(key(reading))))
         about = [
@@ -93,7 +93,7 @@ def lowest(readings: Sequence[Reading]) -> str:
     return ", ".join(
         f"{_shown(min(values), figure)} {figure.phrase}"
         for figure in FIGURES
-        if (values := _values(readings, figure.name))
+        if (values := measured(readings, figure.name))
     )
 
 
@@ -141,7 +141,7 @@ def _compared(
     value = getattr(reading, figure.name)
     if value is None:
         return None
-    neighbours, others = _values(near, figure.name), _values(far, figure.name)
+    neighbours, others = measured(near, figure.name), measured(far, figure.name)
     references: list[tuple[float, float, str]] = []
     if neighbours:
         typical = median(neighbours)
@@ -172,7 +172,13 @@ def _title(reading: Reading, kind: Kind | None) -> str:
     return kind.title if kind else reading.name
 
 
-def _values(readings: Sequence[Reading], name: str) -> list[float]:
+def like(reading: Reading, readings: Sequence[Reading]) -> list[Reading]:
+    """Return the readings of the other GPUs of the same product."""
+    return [other for other in readings if other is not reading and other.name == reading.name]
+
+
+def measured(readings: Sequence[Reading], name: str) -> list[float]:
+    """Return a figure of some GPUs, as far as it was measured."""
     return [value for reading in readings if (value := getattr(reading, name)) is not None]
 
 
@@ -227,7 +233,7 @@ def _memory_errors(reading: Reading, near: Sequence[Reading], last: Reading | No
 
 
 def _clocks(reading: Reading, near: Sequence[Reading]) -> Iterator[Finding]:
-    limits = _values(near, "power_limit")
+    limits = measured(near, "power_limit")
     if reading.power_limit is not None:
         typical = median(limits) if limits else None
         remedy = "see 'nvidia-smi -q -d POWER'; 'nvidia-smi -i {bus} -pl WATTS' changes it"

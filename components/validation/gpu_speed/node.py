@@ -19,6 +19,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any, cast
 
+from components.validation.gpu_speed.judge import FIGURES, SLOW, like, measured
 from components.validation.gpu_speed.one_gpu import measure
 from components.validation.preflight import dcgm
 from components.validation.preflight.foreign import used
@@ -27,9 +28,6 @@ from components.validation.this_node import node_name, output_of
 
 LIMIT_SECONDS = 55
 _SMI_SECONDS, _GPU_SECONDS = 20, 15
-# A GPU below this part of its neighbours' median is measured again.
-_AGAIN = 0.7
-FIGURES = ("host_to_gpu", "gpu_to_host", "memory", "matrix")
 Measure = Callable[[str, str], dict[str, Any]]
 _POLL_SECONDS = 0.02
 # Seconds until a killed process counts as one that the kernel cannot end. It is left behind.
@@ -74,28 +72,24 @@ def _reading(reading: Reading, measure: Measure, busy: str, end: float) -> Readi
         figures |= {"width": copying["width"], "gen": copying["gen"], "loaded": True}
     reasons = [reason for state_then in (copying, multiplying) if state_then for reason in state_then["throttled"]]
     figures["throttled"] = tuple(dict.fromkeys([*(() if copying else reading.throttled), *reasons]))
-    figures |= {name: round(figures[name], 1) for name in FIGURES if name in figures}
+    figures |= {figure.name: round(figures[figure.name], 1) for figure in FIGURES if figure.name in figures}
     figures["doubts"] = tuple(text[:MOST_CHARACTERS] for text in figures["doubts"])
     return replace(reading, **figures)
 
 
 def _is_slow(reading: Reading, readings: Sequence[Reading]) -> bool:
-    for name in FIGURES:
-        others = [
-            figure
-            for other in readings
-            if other is not reading and other.name == reading.name and (figure := getattr(other, name)) is not None
-        ]
-        figure = getattr(reading, name)
-        if others and figure is not None and figure < _AGAIN * median(others):
-            return True
-    return False
+    near = like(reading, readings)
+    return any(
+        value < SLOW * median(others)
+        for figure in FIGURES
+        for value in measured([reading], figure.name)
+        if (others := measured(near, figure.name))
+    )
 
 
 def _better(first: Reading, second: Reading) -> Reading:
     """Return the better figures of two measurements of one GPU."""
-    pairs = {name: (getattr(first, name), getattr(second, name)) for name in FIGURES}
-    best = {name: max((figure for figure in pair if figure is not None), default=None) for name, pair in pairs.items()}
+    best = {figure.name: max(measured([first, second], figure.name), default=None) for figure in FIGURES}
     return replace(first, **cast("dict[str, Any]", best))
 
 
