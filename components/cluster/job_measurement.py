@@ -67,7 +67,6 @@ class JobMeasurement(pulumi.ComponentResource):
             # With all nodes, so that a new node alone with a peer is never measured: that gives another result.
             "settings": member_nodes.apply(lambda nodes: digest([*how, sorted(nodes)])),
             "plan": member_nodes.apply(lambda nodes: json.dumps(job.plan(nodes), sort_keys=True)),
-            "job_script": job.job,
         }
         seconds = (validation.queue_limit_seconds, job.run_seconds, job.run_seconds + START_SECONDS)
         step = measuring_step(name, link, script(job.command), values, nodes, measured, seconds, self)

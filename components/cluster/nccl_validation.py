@@ -18,7 +18,6 @@ from components.cluster.head_node import HeadNode
 from components.cluster.job_measurement import digest, measuring_step, member_lines, nodes_of
 from components.host import Host
 from components.measurement_jobs import plan as measurement_plan
-from components.measurement_jobs.plan import validation_job
 from components.measurement_jobs.scopes import Scope, kept_from, measurement_of, retries, scopes
 from components.roles.network.fabric.facts import TAILNET_INTERFACE, shared_interface
 from components.roles.slurm.slurm.slurm_conf import measured_settings
@@ -165,15 +164,6 @@ class NcclValidation(pulumi.ComponentResource):
             "members": nodes.apply(member_lines),
             "settings": digest(how),
             "plan": plan,
-            "job_script": nodes.apply(
-                lambda nodes: validation_job(
-                    scope.name,
-                    tuple(sorted(nodes)),
-                    measurement_plan.cpu_measurement(measurement, nodes),
-                    settings.time_limit_minutes,
-                    scope.sites,
-                )
-            ),
         }
         run_limit, limit = measurement_plan.run_seconds(settings), measurement_plan.measurement_seconds(settings)
         seconds = (settings.queue_limit_seconds, run_limit, limit)

@@ -80,6 +80,7 @@ class JobPlan:
             "sites": {name: node.site for name, node in nodes.items()},
             "start_seconds": START_SECONDS,
             "run_seconds": self.run_seconds,
+            "job": self.job,
             **self.of_nodes(nodes),
             **self.any_nodes,
         }
@@ -263,7 +264,7 @@ def _plan(validation: Validation) -> dict[str, object]:
     on_gpus["more_collectives"] = ()
     on_gpus["nccl_job"] = _behind_all_jobs(on_gpus["nccl_job"])
     # The command line of sbatch names the node.
-    cpu_job = _behind_all_jobs(validation_job(SCOPE, ("none",), cpu, minutes, 1))
+    cpu_job = _behind_all_jobs(validation_job(SCOPE, cpu, minutes, 1))
     run_seconds = minutes * 60 + 60
     return {
         "spans": False,

@@ -6,7 +6,7 @@ components/validation/measurement_run.py reads the plan. Only the available node
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from components.roles.program import command_line
@@ -108,7 +108,7 @@ def plan(
     spans = len(set(sites.values())) > 1
     on_cpus = cpu_measurement(on_cpus, nodes)
     on_gpus = gpu_measurement(nodes, settings)
-    names = tuple(sorted(nodes))
+    cpu_job = partial(validation_job, scope, minutes=settings.time_limit_minutes, switches=len(set(sites.values())))
     return {
         "scope": scope,
         "spans": spans,
@@ -121,9 +121,8 @@ def plan(
             "fabric": network["fabric"],
         },
         "cpu": settings_json(on_cpus),
-        "gate_job": validation_job(
-            scope, names, on_cpus.at_gate(), settings.time_limit_minutes, len(set(sites.values()))
-        ),
+        "cpu_job": cpu_job(on_cpus),
+        "gate_job": cpu_job(on_cpus.at_gate()),
         "ranks_per_node": settings.ranks_per_node,
         "floor": floors[0],
         "node_floor": floors[1],
@@ -194,20 +193,18 @@ def _build_environment(settings: Validation) -> str:
     )
 
 
-def validation_job(scope: str, nodes: tuple[str, ...], measurement: Measurement, minutes: int, switches: int) -> str:
+def validation_job(scope: str, measurement: Measurement, minutes: int, switches: int) -> str:
     """Return the text for sbatch of a measurement on CPUs.
 
     scope      a site's name or `cross-site`
-    nodes      all nodes that take part, each with the same number of ranks
     minutes    the job's time limit
     switches   the number of sites that the job may span
     """
     return render(
         "measurement_jobs/templates/validation_job.sh.j2",
         scope=scope,
-        nodes=nodes,
         measurement=measurement,
-        ranks_per_node=measurement.ranks // len(nodes),
+        ranks_per_node=measurement.ranks // measurement.nodes,
         minutes=minutes,
         switches=switches,
     )

@@ -52,7 +52,6 @@ class ValidateValues:
     run_as       the user who submits
     plan         plan of the measurement (components/measurement_jobs/plan.py), as JSON
     driver       command line of the program that submits the jobs and reads their output (components/validation)
-    job_script   text for sbatch, for all nodes, if they have no GPUs
     queue_limit, run_limit, measurement_limit   seconds to wait for the nodes, for one job, and for all jobs
     """
 
@@ -62,7 +61,6 @@ class ValidateValues:
     run_as: str
     plan: str
     driver: str
-    job_script: str
     queue_limit: int
     run_limit: int
     measurement_limit: int
@@ -234,7 +232,7 @@ def _nothing_measured(values: ValidateValues, nodes: Sequence[Node], last: Mappi
 
 def _measure(step: Step, values: ValidateValues, chosen: Sequence[str], left_out: Mapping[str, str]) -> dict[str, Any]:
     """Run the driver as the user, and return its report."""
-    task = {"plan": values.parsed_plan, "nodes": chosen, "absent": left_out, "cpu_job": values.job_script}
+    task = {"plan": values.parsed_plan, "nodes": chosen, "absent": left_out}
     ended = run_as_submitter(values.run_as, *values.driver.split(), task=task, limit=values.measurement_limit)
     if ended.status == REFUSED:
         raise Failure(f"Slurm rejected the job of {values.scope}", f"run sinfo and sinfo -R on {step.host}")

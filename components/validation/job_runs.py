@@ -24,17 +24,17 @@ from components.validation.training_verdict import judge_training
 
 def _storage(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     try:
-        (report,) = run_jobs([storage_order(task["plan"], task["cpu_job"], task["nodes"], folder)], limits_of(task))
+        (report,) = run_jobs([storage_order(task["plan"], task["nodes"], folder)], limits_of(task))
     finally:
         remove(folder / "data")  # a killed job leaves its files on the share
     files = report.pop("files")
     return {**report, "output": "".join([*files.values(), report["output"]])}
 
 
-def storage_order(plan: Mapping[str, Any], job: str, nodes: Sequence[str], folder: Path) -> Order:
-    """Return the job. `job`: the text for sbatch."""
+def storage_order(plan: Mapping[str, Any], nodes: Sequence[str], folder: Path) -> Order:
+    """Return the job."""
     in_job = {"targets": plan["targets"], "nodes": list(nodes), "step_seconds": plan["step_seconds"]}
-    files = {"job.sh": job, PLAN: json.dumps(in_job)}
+    files = {"job.sh": plan["job"], PLAN: json.dumps(in_job)}
     return Order(folder, tuple(nodes), files, _options(plan, nodes), reads=[f"{FIGURES_FILE}.*"])
 
 
@@ -44,7 +44,7 @@ def _training(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     # One rank per GPU of the nodes with GPUs, as many as the smallest has; without any, one per node.
     chosen, per_node = gpu_nodes or nodes, min((count(plan["gpus"][node]) for node in gpu_nodes), default=1)
     options = [*_options(plan, chosen, per_node), *([f"--gpus-per-node={per_node}"] if gpu_nodes else [])]
-    files = {**training_files(), "job.sh": task["cpu_job"]}
+    files = {**training_files(), "job.sh": plan["job"]}
     order = Order(folder, tuple(chosen), files, options, reads=["beside.*", "log.*"])
     settings = {"nodes": len(chosen), "ranks": len(chosen) * per_node, "on_gpus": bool(gpu_nodes)}
     settings["spans"] = len({plan["sites"][node] for node in chosen}) > 1

@@ -1,6 +1,6 @@
 """Measure one scope from the head node as a user: the preflight, the measuring jobs, and the search for slow nodes.
 
-The `plan` of its task is that of measurement_jobs/plan.py, and `cpu_job` measures CPUs. Needs only Python 3.10.
+The `plan` of its task is that of measurement_jobs/plan.py. Needs only Python 3.10.
 """
 
 import json
@@ -289,8 +289,7 @@ def _nodes_of(groups: Sequence[Group]) -> list[str]:
 
 
 def _measure(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    plan = {**task["plan"], "cpu_job": task["cpu_job"]}
-    return MeasurementRun(plan, task["nodes"], task["absent"], folder).measure()
+    return MeasurementRun(task["plan"], task["nodes"], task["absent"], folder).measure()
 
 
 # Measure, print the report, return the exit status.

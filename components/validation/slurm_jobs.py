@@ -113,8 +113,8 @@ def run_jobs(orders: Iterable[Order], limits: Limits) -> list[dict[str, Any]]:
 def answer(measure: Callable[[Mapping[str, Any], Path], Mapping[str, Any]], _: Sequence[str]) -> int:
     """Read a task from stdin, measure in its folder, print the report for JobReport, and return the exit status.
 
-    The task is JSON: the `plan` (components/measurement_jobs/), the `nodes` that take part, the reasons for `absent`
-    nodes, and `cpu_job`, the text for sbatch.
+    The task is JSON: the `plan` (components/measurement_jobs/), the `nodes` that take part, and why others are
+    `absent`.
     """
     task = json.load(sys.stdin)
     # If it is terminated, it cancels its jobs.

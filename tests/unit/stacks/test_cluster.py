@@ -242,9 +242,9 @@ def test_a_log_in_node_has_the_share_and_slurms_commands_and_runs_no_job(build: 
     assert header["node_login"].endswith(" 22")
     assert header["node_fabric"] == "tailnet", "no node proves its fabric with it"
     assert stack.header("a1-register")["node_login"] == ""
-    jobs = [stack.header(name)["job_script"] for name in stack.validations]
-    assert jobs
-    assert not any("login1" in job for job in jobs)
+    plans = [stack.header(name)["plan"] for name in stack.validations]
+    assert plans
+    assert not any("login1" in plan for plan in plans)
 
 
 def test_the_head_node_and_all_others_mount_the_share_of_the_storage_node(build: Build, lab_config: RawConfig) -> None:

@@ -88,7 +88,7 @@ def program_input(settings: Settings, node: Node, *, each_gpu: bool) -> dict[str
     plan |= {"gpus": {node.name: node.gpus}, "preflight": "gpu-check" if each_gpu else ""}
     if _gpus(settings, node) < 2:
         plan |= {"nccl": None, "gpus": {node.name: node.gpus if _gpus(settings, node) else ""}}
-    return {"plan": plan, "nodes": [node.name], "absent": {}, "cpu_job": plan["cpu_job"]}
+    return {"plan": plan, "nodes": [node.name], "absent": {}}
 
 
 def measure_as_user(settings: Settings, node: Node, reservation: str, each_gpu: bool) -> Mapping[str, Any] | None:

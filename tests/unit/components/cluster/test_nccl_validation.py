@@ -51,9 +51,10 @@ def test_a_site_with_two_open_mpi_releases_measures_without_mpi(build: Build, la
     gate = {"cpus": 4, "memory_mb": 8000, "kernel_nfs_server": False, "cgroups": False, "slurm_version": "24.11.5-4"}
     none = {"gpus": 0, "gpu_kind": "", "gpu_devices": [], "gpu_memory_mb": 0, "gpu_driver": "", "gpu_nvlinks": 0}
     two = build(lab_config, answers={"a1-prepare": {**gate, **none, "mpi": "4-pmix5"}})
-    assert "launch=(srun --mpi=pmix)" in one.header("validate-cloud-a")["job_script"]
-    assert "launch=(srun --mpi=none" in two.header("validate-cloud-a")["job_script"]
-    assert json.loads(two.header("validate-cloud-a")["plan"])["cpu"]["backend"] == "tcp-cpu"
+    with_mpi, without = (json.loads(stack.header("validate-cloud-a")["plan"]) for stack in (one, two))
+    assert "launch=(srun --mpi=pmix)" in with_mpi["cpu_job"]
+    assert "launch=(srun --mpi=none" in without["cpu_job"]
+    assert without["cpu"]["backend"] == "tcp-cpu"
     result = two.outputs["validation"]["cloud-a"]
     assert result["backend"] == "tcp-cpu"
     assert "(4 with PMIx 5 on a1; 5 with PMIx 5 on head): they were measured without MPI." in result["reason"]

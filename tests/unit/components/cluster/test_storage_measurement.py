@@ -45,7 +45,7 @@ def test_it_measures_the_share_and_scratch_on_all_nodes_as_a_user(build: Build, 
     found = [(target["name"], target["path"], target["shared"]) for target in plan["targets"]]
     assert found == [("share", "/shared", True), ("scratch", "/var/lib/scratch", False)]
     assert all((target["size"], target["seconds"]) == (2**26, 4) for target in plan["targets"])
-    assert "storage-job" in header["job_script"]
+    assert "storage-job" in plan["job"]
 
 
 def test_a_checkpoint_has_a_rank_for_each_gpu_and_more_time(build: Build, lab_config: dict[str, Any]) -> None:

@@ -32,8 +32,8 @@ def test_it_trains_on_all_nodes_with_the_examples_program_as_a_user(build: Build
     files = training_files()
     assert files.keys() == {"benchmark.py", "ranks.py"}
     compile(files["benchmark.py"], "benchmark.py", "exec")
-    assert '"$SLURM_SUBMIT_DIR/benchmark.py" 2 7' in header["job_script"]
-    assert "--container-image" not in header["job_script"]
+    assert '"$SLURM_SUBMIT_DIR/benchmark.py" 2 7' in plan["job"]
+    assert "--container-image" not in plan["job"]
 
 
 def test_steps_and_rerun_repeat_the_training_but_floors_do_not(build: Build, lab_config: dict[str, Any]) -> None:

@@ -92,7 +92,7 @@ class Cluster:
         shell.stub("squeue", f'case $* in *%j*) {named} ;; *) cut -d"|" -f1 {queue} ;; esac')
         silent = {member.split()[2] for member in members if member.split()[0] in self.silent_nodes}
         header: dict[str, str | int | list[str]] = {
-            "host_name": "head", "scope": "rack", "run_as": "ada", "job_script": "#!/bin/bash",
+            "host_name": "head", "scope": "rack", "run_as": "ada",
             "queue_limit": self.queue_limit, "run_limit": 1, "members": members, "measurement_limit": 60,
             "settings": self.settings,
             "driver": f"python3 -I -S {self.program} measure", "plan": self.plan(members),

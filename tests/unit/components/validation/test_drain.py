@@ -90,7 +90,7 @@ class Controller:
         self.node: dict[str, Any] = {"state": ["IDLE"], "reason": "", "reason_set_by_user": ""}
         self.clock, self.answers = 1000, True
 
-    def __call__(self, _scontrol: str, *words: str, **_: object) -> Ended:
+    def __call__(self, _scontrol: str, *words: str, **_how: object) -> Ended:
         if not self.answers:
             return Ended(1, "")
         self.clock += 1

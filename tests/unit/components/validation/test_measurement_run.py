@@ -45,8 +45,7 @@ class Run:
         self.floors = (floors.get("rack"), floors.get("node"))
         network = {"interface": "tailscale0", "fabric": {}, "rdma": "auto"}
         told = plan("rack", there, settings, asked, self.floors, network, preflight=False)
-        told = {**json.loads(json.dumps(told)), "cpu_job": ""}
-        measured = measurement_run.MeasurementRun(told, sorted(sites), {}, folder).measure()
+        measured = measurement_run.MeasurementRun(json.loads(json.dumps(told)), sorted(sites), {}, folder).measure()
         self.report = json.loads(json.dumps({**measured, "left_out": [], "measured_at": 1_800_000_000}))
         self.asked: Measurement = gpu_measurement(there, settings) or asked
         apart = mpi_apart(there, settings, self.asked)

@@ -133,7 +133,7 @@ def test_files_go_also_when_the_job_is_cancelled(calls: Path, monkeypatch: pytes
 
 
 def test_the_job_spans_the_sites_of_its_nodes(tmp_path: Path) -> None:
-    plan = {"sites": {"a1": "rack", "b1": "cloud", "b2": "cloud"}, "targets": [], "step_seconds": 9}
-    order = job_runs.storage_order(plan, "#!/bin/bash", ["a1", "b1"], tmp_path)
+    plan = {"sites": {"a1": "rack", "b1": "cloud", "b2": "cloud"}, "targets": [], "step_seconds": 9, "job": ""}
+    order = job_runs.storage_order(plan, ["a1", "b1"], tmp_path)
     assert order.options == ["--ntasks=2", "--ntasks-per-node=1", "--switches=2"]
     assert json.loads(order.files["plan.json"])["nodes"] == ["a1", "b1"]

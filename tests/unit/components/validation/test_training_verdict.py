@@ -100,8 +100,9 @@ def test_training_that_scatters_is_measured_once_more(monkeypatch: pytest.Monkey
         return [{**report(next(outputs)), "files": {"beside.1": "", "log.1": ""}}]
 
     nodes = {"a1": "", "b1": ""}
-    plan = {"scope": "x", "sites": dict.fromkeys(nodes, "rack"), "gpus": nodes, "start_seconds": 1, "run_seconds": 60}
-    task = {"plan": plan, "nodes": [*nodes], "absent": {}, "cpu_job": ""}
+    limits = {"start_seconds": 1, "run_seconds": 60}
+    plan = {"scope": "x", "job": "", "sites": dict.fromkeys(nodes, "rack"), "gpus": nodes}
+    task = {"plan": {**plan, **limits}, "nodes": [*nodes], "absent": {}}
     stdout = io.StringIO()
     monkeypatch.setattr(job_runs, "run_jobs", run_jobs)
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(task)))
