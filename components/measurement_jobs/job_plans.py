@@ -13,8 +13,7 @@ from components.measurement_jobs.plan import (
     Node,
     any_nodes,
     gpu_part,
-    prepare_options,
-    validation_job,
+    plan,
 )
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import render
@@ -30,7 +29,6 @@ from components.settings.validation import (
 )
 from components.validation.groups import count
 from components.validation.model import Measurement
-from components.validation.results import settings_json
 from components.validation.storage_figures import FIGURES, LATENCY
 from components.validation.storage_node import CHECKPOINT_SECONDS, IN_JOB, IN_MOUNT, IN_SCRATCH
 from components.validation.storage_verdict import judge_storage
@@ -259,30 +257,18 @@ def _plan(validation: Validation) -> dict[str, object]:
     cpu = Measurement(backend="tcp-cpu", **sizes, ranks=ranks, nodes=1).at_gate()
     gpu = Measurement(backend="nccl-tests", **sizes_of(nccl), collective=nccl.collective, ranks=ranks, nodes=1)
     gpu = gpu.at_gate(RUNS)
-    minutes = validation.time_limit_minutes
-    on_gpus = gpu_part(validation, gpu, SCOPE, {})
-    on_gpus["more_collectives"] = ()
-    on_gpus["nccl_job"] = _behind_all_jobs(on_gpus["nccl_job"])
     # The command line of sbatch names the node.
-    cpu_job = _behind_all_jobs(validation_job(SCOPE, cpu, minutes, 1))
-    run_seconds = minutes * 60 + 60
+    network = {"interface": "", "rdma": ANY_RDMA, "fabric": {}}
+    check = plan(SCOPE, {}, validation, cpu, (None, None), network, preflight=False)
+    check |= gpu_part(validation, gpu, SCOPE, {})
     return {
-        "spans": False,
-        "cpu": settings_json(cpu),
-        "cpu_job": cpu_job,
-        "gate_job": cpu_job,
+        **check,
+        **{name: _behind_all_jobs(check[name]) for name in ("cpu_job", "gate_job", "nccl_job")},
+        "more_collectives": (),
         "ranks_per_node": ranks,
-        "floor": None,
-        "node_floor": None,
-        "interface": "",
-        "expected_interface": "",
-        "rdma": ANY_RDMA,
-        "prepare_options": [*prepare_options(SCOPE, validation), NICE],
-        "start_seconds": START_SECONDS,
-        "run_seconds": run_seconds,
+        "prepare_options": [*check["prepare_options"], NICE],
         # Preparation, the measurement, and its repetition if the runs differ.
-        "measurement_seconds": 3 * (START_SECONDS + run_seconds),
-        **on_gpus,
+        "measurement_seconds": 3 * (START_SECONDS + check["run_seconds"]),
     }
 
 

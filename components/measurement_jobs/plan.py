@@ -14,7 +14,7 @@ from components.roles.role import render
 from components.settings.types import AnyNodes
 from components.settings.validation import Nccl, Validation, sizes_of
 from components.steps import composition
-from components.validation.groups import by_mpi_release, site_groups, spanning_group
+from components.validation.groups import by_mpi_release, groups_of
 from components.validation.model import Measurement
 from components.validation.results import settings_json
 
@@ -71,12 +71,10 @@ def gpu_measurement(nodes: Mapping[str, Node], settings: Validation) -> Measurem
     """Return the measurement of the GPUs of a scope's largest group; None without such a group."""
     gpus = {name: node.gpus for name, node in nodes.items()}
     sites = {name: node.site for name, node in nodes.items()}
-    most = settings.nccl.gpus_per_node
-    mpi = mpi_of(nodes, settings)
-    groups, _ = spanning_group(gpus, sites, most, mpi) if len(set(sites.values())) > 1 else site_groups(gpus, most, mpi)
+    nccl = settings.nccl
+    groups, _ = groups_of(gpus, sites, nccl.gpus_per_node, mpi_of(nodes, settings))
     if not groups:
         return None
-    nccl = settings.nccl
     return Measurement(
         backend="nccl-tests",
         **sizes_of(nccl),
@@ -108,7 +106,9 @@ def plan(
     spans = len(set(sites.values())) > 1
     on_cpus = cpu_measurement(on_cpus, nodes)
     on_gpus = gpu_measurement(nodes, settings)
-    cpu_job = partial(validation_job, scope, minutes=settings.time_limit_minutes, switches=len(set(sites.values())))
+    # The plan of a benchmark check has no node.
+    switches = len(set(sites.values())) or 1
+    cpu_job = partial(validation_job, scope, minutes=settings.time_limit_minutes, switches=switches)
     return {
         "scope": scope,
         "spans": spans,

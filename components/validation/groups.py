@@ -51,6 +51,14 @@ def by_mpi_release(mpi: Mapping[str, str], nodes: Iterable[str]) -> dict[str, tu
     return {version: tuple(by_version[version]) for version in sorted(by_version)}
 
 
+def groups_of(
+    gpus: Mapping[str, str], sites: Mapping[str, str], most: int, mpi: Mapping[str, str]
+) -> tuple[tuple[Group, ...], dict[str, str]]:
+    """Return the groups of a scope, and the reason for each node in no group. `sites`: those of all its nodes."""
+    spans = len(set(sites.values())) > 1
+    return spanning_group(gpus, sites, most, mpi) if spans else site_groups(gpus, most, mpi)
+
+
 def site_groups(gpus: Mapping[str, str], most: int, mpi: Mapping[str, str]) -> tuple[tuple[Group, ...], dict[str, str]]:
     """Return the groups of a site, most GPUs first, and the reason for each node in no group.
 

@@ -15,7 +15,7 @@ from typing import Any
 from components.validation.fabric_facts import WORD as FABRIC
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.figures import read_figures, with_tables
-from components.validation.groups import Group, count, single_node_groups, site_groups, spanning_group
+from components.validation.groups import Group, count, groups_of, single_node_groups
 from components.validation.job_files import MEASUREMENT, build_files, text_of
 from components.validation.model import JobReport, Measurement
 from components.validation.preflight.findings import WORD as PREFLIGHT
@@ -68,9 +68,7 @@ class MeasurementRun:
         nccl = self.plan["nccl"]
         if nccl is None:
             return (), {}
-        if self.plan["spans"]:
-            return spanning_group(self.gpus, self.plan["sites"], nccl["most_gpus"], nccl["mpi"])
-        return site_groups(self.gpus, nccl["most_gpus"], nccl["mpi"])
+        return groups_of(self.gpus, self.plan["sites"], nccl["most_gpus"], nccl["mpi"])
 
     # Preparation
 
