@@ -185,13 +185,8 @@ def _storage(
 
     def of_nodes(nodes: Mapping[str, Node]) -> dict[str, Any]:
         def on(target: Target) -> dict[str, Any]:
-            names = sorted(name for name, node in nodes.items() if target.is_at(node.site))
-            return {"name": target.name, "path": target.path, "place": target.place, "shared": target.shared} | {
-                "nodes": names,
-                "checkpoint": settings.checkpoint_size or 0,
-                "ranks": {name: count(nodes[name].gpus) or 1 for name in names},
-                **sizes,
-            }
+            ranks = {name: count(nodes[name].gpus) or 1 for name in sorted(nodes) if target.is_at(nodes[name].site)}
+            return {**asdict(target), **sizes, "checkpoint": settings.checkpoint_size or 0, "ranks": ranks}
 
         # One node is enough, and busy nodes do not prevent the measurement of the others.
         return {"each_node": True, "targets": [on(target) for target in measured], "step_seconds": step_seconds}

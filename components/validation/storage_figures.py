@@ -46,11 +46,6 @@ class StorageFigures:
         runs = self.runs.get(name)
         return statistics.median_low(runs) if runs else None
 
-    def spread(self, name: str) -> dict[str, Any] | None:
-        """Return a figure's runs, and (largest - smallest) / median; None with fewer than two runs."""
-        runs, median = self.runs.get(name, ()), self.median(name)
-        return {"runs": list(runs), "relative": (max(runs) - min(runs)) / median} if len(runs) > 1 and median else None
-
     @property
     def missing(self) -> list[str]:
         """Return the figures without all runs, except those that a read-only target cannot have."""

@@ -31,10 +31,11 @@ def main(_: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     plan = json.loads(Path(PLAN).read_text(encoding="utf-8"))
     for number, data in enumerate(plan["targets"]):
-        nodes = [node for node in plan["nodes"] if node in data["nodes"]]
+        target = read(storage_node.Target, data)
+        nodes = [node for node in plan["nodes"] if node in target.ranks]
         if not nodes:
             continue
-        target = _with_ranks(read(storage_node.Target, data), nodes)
+        target = _with_ranks(target, nodes)
         task = Task(target, Path(f"{FIGURES_FILE}.{number}"), plan["step_seconds"])
         try:
             wrote = _in_turn(task, nodes) if target.shared else _at_once(task, nodes)

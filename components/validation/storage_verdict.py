@@ -6,6 +6,7 @@ The verdict depends on the medians of three runs. A value that was not measured 
 from collections.abc import Mapping
 from typing import Any
 
+from components.validation.figures import spread_of
 from components.validation.model import NO_REPORT, JobReport, format_size
 from components.validation.storage_figures import FIGURES, LATE, LATENCY, StorageFigures, read_storage
 from components.validation.verdict import Verdict, busy, not_completed, of_job
@@ -100,7 +101,7 @@ def _judge(
         read_only=figures.read_only,
         **{name: figures.median(name) for name in (*FIGURES, LATE)},
         floors=dict(floors),
-        spread={name: spread for name in FIGURES if (spread := figures.spread(name)) is not None},
+        spread={name: spread for name in FIGURES if (spread := spread_of(figures.runs.get(name, ())))},
     )
 
 
@@ -139,7 +140,8 @@ def _below(name: str, figures: StorageFigures, floor: float) -> str:
 
 
 def _unstable(name: str, figures: StorageFigures, floor: float) -> str:
-    runs, spread = figures.runs[name], figures.spread(name) or {"relative": 0}
+    runs = figures.runs[name]
+    spread = spread_of(runs) or {"relative": 0}
     if spread["relative"] <= LARGEST_SPREAD or not any(_fails(name, run, floor) for run in runs):
         return ""
     listed = ", ".join(map(number, runs))

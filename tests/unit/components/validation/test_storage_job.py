@@ -48,7 +48,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def target(name: str, nodes: list[str], **changes: Any) -> dict[str, Any]:
     place = {"place": storage_node.IN_JOB, "shared": True, "checkpoint": 0, "ranks": dict.fromkeys(nodes, 2), **changes}
-    return {"name": name, "path": f"/{name}", "size": 2**20, "seconds": 2, "nodes": nodes, **place}
+    return {"name": name, "path": f"/{name}", "size": 2**20, "seconds": 2, **place}
 
 
 def run(*targets: dict[str, Any], nodes: tuple[str, ...] = ("l1", "l2", "l3"), seconds: float = 20) -> None:
