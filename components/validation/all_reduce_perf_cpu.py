@@ -20,7 +20,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -61,15 +60,6 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-class World(Protocol):
-    rank: int
-    ranks: int
-
-    def barrier(self) -> None: ...
-    def allgather(self, value: Any) -> list[Any]: ...
-    def all_reduce(self, source: np.ndarray, receive: np.ndarray) -> None: ...
-
-
 class MpiWorld:
     """The ranks that MPI started."""
 
@@ -85,7 +75,10 @@ class MpiWorld:
         self.world.Allreduce(self.in_place if source is receive else source, receive)
 
 
-def ring(options: argparse.Namespace) -> World:
+World = MpiWorld | Ring
+
+
+def ring(options: argparse.Namespace) -> Ring:
     """Return the ranks that srun started, connected by TCP. Raises ConnectionError if they do not find each other."""
     addresses = []
     for interface in (options.interface, options.meet or options.interface):

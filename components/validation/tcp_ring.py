@@ -17,7 +17,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from secrets import token_bytes
 from typing import Any
 
@@ -149,19 +149,18 @@ class Meeting:
 
     def connect(self, purpose: bytes, place: Place) -> Link:
         """Return a link to a rank that may still be starting."""
-        address = place.address
+        theirs = place
         while True:
             try:
-                address = socket.gethostbyname(place.address)
-                connection = socket.create_connection((address, place.port), self.left(), (self.mine.address, 0))
+                theirs = replace(place, address=socket.gethostbyname(place.address))
+                own = (self.mine.address, 0)
+                connection = socket.create_connection((theirs.address, theirs.port), self.left(), own)
                 break
             except OSError as error:
                 if time.monotonic() >= self.deadline:
-                    theirs = Place(place.rank, place.node, address, place.port)
                     limit = f"within {self.limits.connect:g} s"
                     raise RingError(f"{self.mine} cannot reach {theirs} {limit}: {error}") from None
                 time.sleep(RETRY_SECONDS)
-        theirs = Place(place.rank, place.node, address, place.port)
         hello = HELLO.pack(purpose, self.mine.rank, place.rank)
         try:
             connection.settimeout(self.left())
