@@ -1,10 +1,11 @@
 """Prices in the config: the hourly price of a machine, its currency, and the section `budget`."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.settings.problems import shown
+from components.settings.problems import Report, shown
 from components.settings.section import Help, Section, key
 from components.settings.types import Number, Whole, refuse, word_set
 
@@ -55,11 +56,14 @@ Price = Annotated[
 ]
 
 
-def too_much(price: float, currency: object) -> str:
-    """Return the problem with a price that is too high for its currency; empty if the price is possible."""
-    if price <= MOST or currency in _SMALL or not isinstance(currency, str):
-        return ""
-    return f"{shown(price)} is more than any machine costs in {currency} per hour"
+def check_prices(sections: Iterable[Section], currency: str, report: Report) -> None:
+    """Report prices that are too high for the stack's currency, usually in cents or another currency."""
+    for section in sections if currency not in _SMALL else ():
+        price = getattr(section, "price_per_hour", None) or 0
+        if price > MOST:
+            problem = f"{shown(price)} is more than any machine costs in {currency} per hour"
+            fix = "write the price of one machine per hour, with a point before the cents"
+            report.add((section, "price_per_hour"), problem, "every cost would be wrong", fix)
 
 
 class Budget(Section):

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from components.roles.access.users.settings import check_users
 from components.roles.slurm.slurm.settings import Partition
 from components.roles.slurm.slurm.slurm_conf import MAX_NODE_COUNT
-from components.settings.money import too_much
+from components.settings.money import check_prices
 from components.settings.problems import ROOT, Report, Stack, show_name
 from components.settings.rules import check_known, check_secrets, check_unique
-from components.settings.section import Section, located
+from components.settings.section import located
 from components.settings.types import GPUS_FOUND
 from stacks.config.model import NO_HEAD, AnyConfig, PoolConfig, StackConfig
 from stacks.sites import KINDS
@@ -39,7 +39,7 @@ def check(config: AnyConfig, report: Report) -> None:
     _check_duplicate_nodes(config, nodes, report)
     _check_partitions(config, nodes, report)
     _check_logins(config, nodes, report)
-    _check_prices(sections, config.currency, report)
+    check_prices(sections, config.currency, report)
     names, problem = {node.name for node in nodes}, "is not a node of this stack"
     repaired = config if isinstance(config, PoolConfig) else config.cluster
     check_known(repaired, "repair", names, problem, "nothing would be repaired", report)
@@ -112,15 +112,6 @@ def _check_partitions(config: AnyConfig, nodes: Sequence[NodeSpec], report: Repo
     for path, name in {_place_of(config, node, report): node.name for node in nodes if node.name in names}.items():
         problem = f"makes node {show_name(name)}, which has the name of a partition ({names[name]})"
         report.add(path, problem, "the node could not register with slurmctld", "rename one of them")
-
-
-def _check_prices(sections: Sequence[Section], currency: str, report: Report) -> None:
-    """Report prices that are too high for the stack's currency, usually in cents or another currency."""
-    for section in sections:
-        price = getattr(section, "price_per_hour", None)
-        if price is not None and (problem := too_much(price, currency)):
-            fix = "write the price of one machine per hour, with a point before the cents"
-            report.add((section, "price_per_hour"), problem, "every cost would be wrong", fix)
 
 
 def _check_some_node_computes(config: StackConfig, nodes: Sequence[NodeSpec], report: Report) -> None:

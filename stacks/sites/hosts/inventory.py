@@ -106,14 +106,12 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
 
 def _no_key(base_dir: Path, file: str, host: Mapping[str, object]) -> tuple[str, str, tuple[str, ...]]:
     """Return the problem and the remedy of a host without a key in the site's file, and the keys that find it there."""
-    problem, fix = (
-        f"known_hosts_file {shown(file)} does not exist",
-        "run `make trust STACK=...`, which asks before it records keys",
-    )
+    problem = f"known_hosts_file {shown(file)} does not exist"
     if inside(base_dir, file).exists():
         address = f"{shown(host.get('address'))}, port {shown(host.get('port', 22))}"
         problem = f"{shown(file)} has no usable key of {shown(host.get('name'))} ({address})"
-    return f"missing: {problem}", f"{fix}, or correct the name", _FINDS_KEY
+    fix = "run `make trust STACK=...`, which asks before it records keys, or correct the name"
+    return f"missing: {problem}", fix, _FINDS_KEY
 
 
 def _refuse_passphrases(rows: Sequence[tuple[object, str]], where: str, report: Report) -> None:

@@ -67,13 +67,6 @@ def hosts_site(*changes: str) -> str:
     )
 
 
-def with_sudo_password(text: str) -> str:
-    """A stack of one host, whose site has a password for sudo."""
-    config = yaml.safe_load(hosts_site("{}"))
-    config["sites"][0]["sudo_password"] = text
-    return yaml.safe_dump(config)
-
-
 def pods_site(site: str = "{}", host: str = "{}") -> str:
     """A stack with a head node elsewhere and a site of one pod; the changes are laid over the site and the pod."""
     pod = {"name": "pod1", "address": "192.0.2.9", "user": "root", "private_key_file": "key", "host_key": HOST_KEY}
@@ -235,7 +228,7 @@ def case_of(kind: str, written: str | list[str], *bad: str) -> Bad:
 def bad_cases() -> list[Bad]:
     other_type = base64.b64encode(b"\0\0\0\7ssh-rsa" + bytes(40)).decode()
     many = ", ".join(f"{{name: {letter}, count: 1000}}" for letter in "bcdefghijklmnopqr")
-    host_key = "sites[0].hosts[0].host_key"
+    host_key, sudo = "sites[0].hosts[0].host_key", "{}\n" + hosts_site("{}")
     fixture = yaml.safe_load(BAD_CONFIGS.read_text(encoding="utf-8"))
     return [
         *(case_of(kind, *row) for kind, rows in fixture.items() for row in rows),
@@ -253,8 +246,8 @@ def bad_cases() -> list[Bad]:
         (hosts_site(f"{{host_key: 'ssh-rsa {other_type}'}}"), host_key, "is an RSA host key",
             "offers RSA only with SHA-1", "ssh-keyscan -t ed25519"),
         (hosts_site(f"{{host_key: 'box1 ssh-rsa {other_type}'}}"), host_key, "is an RSA host key"),
-        (with_sudo_password("plain"), "sites[0].sudo_password", "[secret] is plain text", "change it (passwd)"),
-        (with_sudo_password("a\nb"), "sites[0].sudo_password", "has a line break", "sudo reads one line"),
+        (sudo.format("plain"), "sites[0].sudo_password", "[secret] is plain text", "change it (passwd)"),
+        (sudo.format(r'"a\nb"'), "sites[0].sudo_password", "has a line break", "sudo reads one line"),
         *((hosts_site(f"{{host_key: '{key}'}}"), host_key, "is damaged, cut off") for key in wrong_keys()),
     ]  # fmt: skip
 
