@@ -5,7 +5,6 @@ and the program records keys only after a yes.
 """
 
 import asyncio
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from rich.console import Console
 from cli.bastions import LIMIT, through
 from cli.open_stack import confirmed
 from cli.output.terminal import one_line
+from cli.pulumi.workspace import write_private
 from stacks.sites.hosts.known_hosts import TRUSTED
 from stacks.sites.hosts.unknown_host_keys import UnverifiedHost, unverified_hosts
 from stacks.yaml_file import FileError
@@ -95,10 +95,6 @@ def _add(file: Path, lines: Sequence[str]) -> None:
     try:
         old = file.read_text(encoding="utf-8") if file.exists() else ""
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as new:
-            new.write((old if not old or old.endswith("\n") else old + "\n") + "".join(lines))
-        fresh = Path(new.name)
-        fresh.chmod(0o644)
-        fresh.replace(file)
+        write_private(file, "".join([old, "" if not old or old.endswith("\n") else "\n", *lines]), mode=0o644)
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{file.name} cannot be written ({error}); make sure that you own the file") from None

@@ -195,14 +195,15 @@ def make_passphrase(path: Path) -> None:
         write_private(path, secrets.token_urlsafe(32) + "\n", keep=True)
 
 
-def write_private(path: Path, text: str, *, keep: bool = False) -> None:
+def write_private(path: Path, text: str, *, keep: bool = False, mode: int = 0o600) -> None:
     """Write a file that only its owner may read, in one step, also while another process writes it.
 
     keep   a file that exists by then stays as it is
+    mode   for a file that others may read
     """
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         fresh = Path(folder) / path.name
-        fresh.touch(0o600)
+        fresh.touch(mode)
         fresh.write_text(text, encoding="utf-8")
         if not keep:
             fresh.replace(path)

@@ -21,7 +21,7 @@ from typing import Any
 from stacks.http_client import ApiError, use_packages
 from stacks.rental.cloud import GONE, Cloud, Instance
 from stacks.rental.clouds import account
-from stacks.rental.machine import LAUNCHES, LONGEST_PAUSE, Clock, RentalError, end, explain
+from stacks.rental.machine import LAUNCHES, LONGEST_PAUSE, RentalError, end, explain
 
 # Seconds after which a launch that was in progress shows in the list: the limit of a call, and the list's delay.
 SETTLE_SECONDS = 75.0
@@ -35,17 +35,17 @@ def up(cloud: Cloud, public_key: str, last: Mapping[str, Any]) -> dict[str, str]
     return {"owner": owner, "key": cloud.add_key(key_name(owner), public_key)}
 
 
-def down(cloud: Cloud, owner: str, clock: Clock = Clock()) -> int:
+def down(cloud: Cloud, owner: str) -> int:
     """End the rent of all machines of an owner, remove its key, and return the number of machines."""
 
     def mine() -> list[Instance]:
         return [one for one in cloud.instances() if one.state != GONE and one.is_of(owner)]
 
-    ended, until = end(cloud, mine, _ENDED, clock), clock.now() + _settle_seconds(owner)
-    while clock.now() < until:
-        clock.sleep(LONGEST_PAUSE)
-        if late := end(cloud, mine, _ENDED, clock):
-            ended, until = ended + late, clock.now() + SETTLE_SECONDS
+    ended, until = end(cloud, mine, _ENDED), time.monotonic() + _settle_seconds(owner)
+    while time.monotonic() < until:
+        time.sleep(LONGEST_PAUSE)
+        if late := end(cloud, mine, _ENDED):
+            ended, until = ended + late, time.monotonic() + SETTLE_SECONDS
     cloud.remove_key(key_name(owner))
     shutil.rmtree(LAUNCHES / owner, ignore_errors=True)
     return ended

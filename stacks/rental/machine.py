@@ -66,20 +66,11 @@ class RentalError(Exception):
 
 
 @dataclass(frozen=True)
-class Clock:
-    """Time, for tests."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-
-@dataclass(frozen=True)
 class Rental:
     """One machine of a stack, in an account."""
 
     cloud: Cloud
     request: Mapping[str, Any]
-    clock: Clock = Clock()
     answers: Callable[[str, int], bool] = lambda address, port: answers_ssh(address, port)
     wanted: Callable[[], bool] = lambda: True  # whether the engine still waits for the machine
 
@@ -128,7 +119,7 @@ class Rental:
 
     def down(self) -> None:
         """End the rent of every machine of the node, and wait until the cloud says that it ends."""
-        end(self.cloud, lambda: self._mine(), self.node, self.clock)
+        end(self.cloud, self._mine, self.node)
 
     @property
     def node(self) -> str:
@@ -183,7 +174,7 @@ class Rental:
             image=str(self.request.get("image", "")),
             options=self.request.get("options", {}),
         )
-        until, unclear = self.clock.now() + QUEUE_SECONDS, 0
+        until, unclear = time.monotonic() + QUEUE_SECONDS, 0
         while unclear < MOST_UNCLEAR:
             # Immediately before the call: after a long wait, the engine may be gone and a `destroy` be over.
             self._refuse_alone()
@@ -197,16 +188,16 @@ class Rental:
                 tried.append(f"{offer}: no capacity" + (f" ({error})" if str(error) else ""))
                 return None
             except ApiError as error:
-                if error.too_soon and self.clock.now() < until:
+                if error.too_soon and time.monotonic() < until:
                     # Not all nodes at the same moment.
-                    self.clock.sleep(min(error.retry_after or QUEUE_PAUSE, LONGEST_WAIT) * random.uniform(1, 1.5))  # noqa: S311
+                    time.sleep(min(error.retry_after or QUEUE_PAUSE, LONGEST_WAIT) * random.uniform(1, 1.5))  # noqa: S311
                     continue
                 if error.accepted:
                     return self._accepted(offer)
                 if not error.unclear:
                     raise
                 problem, unclear = str(error), unclear + 1
-            self.clock.sleep(LIST_DELAY)
+            time.sleep(LIST_DELAY)
             if found := self._found():
                 return found
         tried.append(f"{offer}: {problem}")
@@ -215,7 +206,7 @@ class Rental:
     def _accepted(self, offer: Offer) -> Instance:
         """Return the machine of an order that the cloud accepted without a readable id: never order it twice."""
         for _ in range(MOST_MISSING):
-            self.clock.sleep(LIST_DELAY)
+            time.sleep(LIST_DELAY)
             if found := self._found():
                 return found
         raise RentalError(
@@ -236,8 +227,8 @@ class Rental:
     def _boot(self, machine: Instance, tried: list[str]) -> Instance | None:
         """Return the machine when it answers SSH. If it does not, end its rent and record that as tried."""
         limit = float(self.request["boot_seconds"])
-        began, pause, seen, missing = self.clock.now(), FIRST_PAUSE, machine, 0
-        while self.clock.now() < began + limit:
+        began, pause, seen, missing = time.monotonic(), FIRST_PAUSE, machine, 0
+        while time.monotonic() < began + limit:
             self._refuse_alone()
             present = {one.id: one for one in self.cloud.instances()}.get(machine.id)
             # A list may lack a new machine for a while.
@@ -249,7 +240,7 @@ class Rental:
             seen = present or seen
             if seen.state == READY and seen.address and self.answers(seen.address, seen.port):
                 return seen
-            self.clock.sleep(pause)
+            time.sleep(pause)
             pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
         give_back(self.cloud, [machine], self.node)
         state = "did not answer SSH" if seen.state == READY else "did not boot"
@@ -262,7 +253,7 @@ class Rental:
         """Return the cost of a machine that was given back; empty without a price."""
         if machine.price is None:
             return ""
-        amount = machine.price * (self.clock.now() - began) / 3600
+        amount = machine.price * (time.monotonic() - began) / 3600
         return f" (about {amount:.2f} {self.cloud.currency})"
 
     def _facts(self, machine: Instance, tried: Sequence[str]) -> dict[str, Any]:
@@ -279,11 +270,11 @@ class Rental:
         }
 
 
-def end(cloud: Cloud, mine: Callable[[], Sequence[Instance]], name: str, clock: Clock) -> int:
+def end(cloud: Cloud, mine: Callable[[], Sequence[Instance]], name: str) -> int:
     """End the rent of machines until the cloud lists none; return their number. Raises RentalError at a limit."""
-    until, pause, ended = clock.now() + END_SECONDS, FIRST_PAUSE, set[str]()
+    until, pause, ended = time.monotonic() + END_SECONDS, FIRST_PAUSE, set[str]()
     while machines := mine():
-        if clock.now() > until:
+        if time.monotonic() > until:
             ids = ", ".join(machine.id for machine in machines)
             raise RentalError(
                 f"{cloud.title} still lists {ids} of {name}, {END_SECONDS / 60:.0f} min after it was asked to end it",
@@ -291,7 +282,7 @@ def end(cloud: Cloud, mine: Callable[[], Sequence[Instance]], name: str, clock: 
             )
         give_back(cloud, machines, name)
         ended |= {machine.id for machine in machines}
-        clock.sleep(pause)
+        time.sleep(pause)
         pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
     return len(ended)
 

@@ -6,16 +6,14 @@ The machine later creates its own ed25519 key; with two types, sshd can have bot
 import json
 import sys
 
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+import asyncssh
 
 
 def main() -> None:
     """Print the key pair."""
-    key = generate_private_key(SECP256R1())
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    sys.stdout.write(json.dumps({"private": private.decode(), "public": public.decode()}) + "\n")
+    key = asyncssh.generate_private_key("ecdsa-sha2-nistp256")
+    private, public = key.export_private_key().decode(), key.export_public_key().decode().strip()
+    sys.stdout.write(json.dumps({"private": private, "public": public}) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,21 +6,21 @@ import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
-from cli import commands, open_stack
+from cli import commands
 from cli.changes_to_allow import GROUP, HEAD, LONGEST_SECONDS, RULES, Checks, head_replaced
 from cli.changes_to_allow import KEY as AUTH_KEY_TYPE
-from cli.run_events import Event, Summary
+from cli.run_events import Event
 from cli.stack_config.written_config import WrittenConfig
 from components.steps.command_line import render_request
 from components.steps.label import StepLabel
 from stacks.config import ConfigError, parse
 from stacks.config.model import FINDINGS
+from tests.unit.cli.conftest import Play
 from tests.unit.configs import HEADS, HOST_KEY, HOSTS, LAB
 from tests.unit.recorded import Build, Recorded
 
@@ -279,24 +279,14 @@ def test_the_checks_report_but_allow_a_change_requested_by_name() -> None:
 
 @pytest.mark.parametrize(("allowed", "status"), [([], 1), (["head-replaced"], 0)])
 def test_a_preview_shows_findings_first_and_fails_if_no_request_allows_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], allowed: list[str], status: int
+    play: Play, tmp_path: Path, capsys: pytest.CaptureFixture[str], allowed: list[str], status: int
 ) -> None:
-    def deployment(_arguments: Any, progress: Any, _found: Any, keep: Any) -> Any:
-        def preview(*_: object) -> Summary:
-            for one in (
-                event("update", COMMAND, "door-prepare", {"create": "a"}, {"create": "b"}),
-                event("delete", "tailrack:cluster:HeadNode", "door"),
-            ):
-                progress.on_event(one)
-                keep(one)
-            return Summary()
-
-        written = WrittenConfig({"tailrack:allow": allowed})
-        config = partial(parse, LAB, base_dir=Path())
-        return SimpleNamespace(preview=preview, written=written, made=list, outputs=dict, config=config)
-
-    monkeypatch.setattr(open_stack, "open_deployment", deployment)
-    monkeypatch.setattr(open_stack, "find_engine", lambda _: SimpleNamespace(why=""))
+    events = [
+        event("update", COMMAND, "door-prepare", {"create": "a"}, {"create": "b"}),
+        event("delete", "tailrack:cluster:HeadNode", "door"),
+    ]
+    written = WrittenConfig({"tailrack:allow": allowed})
+    play(events, written=written, config=partial(parse, LAB, base_dir=Path()))
     note = tmp_path / "comment.md"
     assert commands.main(["--stack", "prod", "preview", "--comment", str(note)]) == status
     lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -15,11 +14,11 @@ from typing import Any
 import pytest
 
 from cli import commands, open_stack
-from cli.output.make_command import Make
 from cli.pulumi.workspace import PROJECT, make_passphrase, write_private
 from cli.run_events import Event, Failure, Summary
 from cli.stack_config.stack_file import read_stack_file
 from cli.stack_config.written_config import WrittenConfig
+from tests.unit.cli.conftest import Play
 
 NODE = {
     "name": "head", "site": "rack", "tailnet_ip": "100.64.0.1", "path": "self", "cpus": 2, "memory_mb": 1024, "gpus": 0,
@@ -74,9 +73,8 @@ def test_commands_that_start_at_the_same_moment_keep_one_passphrase(tmp_path: Pa
     assert {entry.name for entry in tmp_path.iterdir()} == {"passphrase", "config"}
 
 
-def run(monkeypatch: pytest.MonkeyPatch, place: Path, command: str, outputs: dict[str, Any]) -> int:
-    monkeypatch.setattr(open_stack, "open_deployment", lambda *_: SimpleNamespace(outputs=lambda: outputs))
-    monkeypatch.setattr(open_stack, "find_engine", lambda _: None)
+def run(play: Play, place: Path, command: str, outputs: dict[str, Any]) -> int:
+    play(outputs=lambda: outputs)
     words = ["--stack", "prod", "--state-dir", str(place), "--config-file", str(place / "Pulumi.prod.yaml"), command]
     return commands.main(words)
 
@@ -87,8 +85,8 @@ def outputs() -> dict[str, Any]:
     return {"cluster": cluster, "validation": {"rack": RACK}, "busbw_gb_per_s": 0.5}
 
 
-def test_a_report_is_a_file_for_its_owner_alone_and_its_path_is_said(monkeypatch, tmp_path, capsys, outputs):
-    assert run(monkeypatch, tmp_path, "report", outputs) == 0
+def test_a_report_is_a_file_for_its_owner_alone_and_its_path_is_said(play, tmp_path, capsys, outputs):
+    assert run(play, tmp_path, "report", outputs) == 0
     path = tmp_path / "report-prod.html"
     assert "0.50000 GB/s" in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
@@ -96,12 +94,12 @@ def test_a_report_is_a_file_for_its_owner_alone_and_its_path_is_said(monkeypatch
 
 
 @pytest.mark.parametrize("verdict", ["UNJUDGED", "FAIL"])
-def test_floors_of_a_sound_run_alone_are_written_into_the_config(monkeypatch, tmp_path, capsys, outputs, verdict):
+def test_floors_of_a_sound_run_alone_are_written_into_the_config(play, tmp_path, capsys, outputs, verdict):
     config = tmp_path / "Pulumi.prod.yaml"
     before = "config:\n  tailrack:cluster: {name: prod} # ours\n"
     config.write_text(before)
     outputs["validation"]["rack"] = {**RACK, "verdict": verdict}
-    status = run(monkeypatch, tmp_path, "floors", outputs)
+    status = run(play, tmp_path, "floors", outputs)
     told = capsys.readouterr().err
     if verdict == "FAIL":
         assert (status, config.read_text()) == (1, before)
@@ -119,21 +117,22 @@ STACK = Event("start", "create", "urn:pulumi:dev::tailrack::pulumi:pulumi:Stack:
 
 
 @pytest.fixture
-def run_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run a command whose run ends with a summary; return its status and what it prints for people."""
+def run_command(play: Play, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a command whose run sends an event and ends with failures; return its status and what it prints for people.
 
-    def run(command: str, summary: Callable[[Any], Summary], **written: str) -> tuple[int, str]:
-        def deployment(_arguments: Any, progress: Any, *_: Any) -> Any:
-            def work(*_: object, **__: object) -> Summary:
-                return summary(progress)
+    interrupted   the run gets a signal as by Ctrl-C
+    """
 
-            values = {f"tailrack:{key}": value for key, value in written.items()}
-            words: dict[str, Any] = {"written": WrittenConfig(values), "in_process": True, "stop": lambda: None}
-            words |= {"pools": list, "made": list, "make": Make("prod")}
-            return SimpleNamespace(**words, up=work, destroy=work, preview=work)
+    def run(
+        command: str, *failures: Failure, event: Event = STEP, interrupted: bool = False, **written: str
+    ) -> tuple[int, str]:
+        def end(*_: object, **__: object) -> Summary:
+            if interrupted:
+                os.kill(os.getpid(), signal.SIGINT)
+            return Summary(failures=[*failures])
 
-        monkeypatch.setattr(open_stack, "open_deployment", deployment)
-        monkeypatch.setattr(open_stack, "find_engine", lambda _: SimpleNamespace(why=""))
+        values = {f"tailrack:{key}": value for key, value in written.items()}
+        play([event], end, written=WrittenConfig(values))
         status = commands.main(["--stack", "prod", "--state-dir", str(tmp_path), command])
         return status, " ".join(capsys.readouterr().err.split())
 
@@ -150,11 +149,7 @@ def run_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.
     ],
 )
 def test_a_failed_command_says_whether_anything_ran(run_command: Any, command: str, event: Event, said: str) -> None:
-    def fail(progress: Any) -> Summary:
-        progress.on_event(event)
-        return Summary(failures=[Failure("", "users is missing")])
-
-    status, told = run_command(command, fail)
+    status, told = run_command(command, Failure("", "users is missing"), event=event)
     assert status == 1
     assert f"{said} Fix the problem above and run the same command again." in told
     assert "users is missing" in told
@@ -163,13 +158,9 @@ def test_a_failed_command_says_whether_anything_ran(run_command: Any, command: s
 @pytest.mark.parametrize("command", ["up", "down"])
 @pytest.mark.parametrize("failed", [False, True])
 def test_a_clean_interrupt_asks_for_no_repair(run_command: Any, command: str, failed: bool) -> None:
-    def interrupted(progress: Any) -> Summary:
-        progress.on_event(STEP)
-        os.kill(os.getpid(), signal.SIGINT)
-        step = [Failure(STEP.urn, "no room")] if failed else []
-        return Summary(failures=[*step, Failure("", "stopped; what had finished is saved")])
-
-    status, told = run_command(command, interrupted)
+    step = [Failure(STEP.urn, "no room")] if failed else []
+    stopped = Failure("", "stopped; what had finished is saved")
+    status, told = run_command(command, *step, stopped, interrupted=True)
     assert (status, "Fix the problem above" in told, "no room" in told) == (1, failed, failed)
     assert ("Stopped. Run the same command again to continue." in told) != failed
     assert "what had finished is saved" not in told
@@ -177,7 +168,7 @@ def test_a_clean_interrupt_asks_for_no_repair(run_command: Any, command: str, fa
 
 @pytest.mark.parametrize("cluster", ["lab", ""])
 def test_a_pool_that_has_left_names_the_rotation_of_its_clusters_key(run_command: Any, cluster: str) -> None:
-    status, told = run_command("down", lambda _: Summary(), kind="pool", cluster=cluster)
+    status, told = run_command("down", kind="pool", cluster=cluster)
     expected = "change tailrack:cluster.munge_generation and run make up STACK=lab."
     assert (status, expected in told) == (0, bool(cluster))
 

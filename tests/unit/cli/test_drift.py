@@ -1,20 +1,19 @@
 """`make drift` fails where a stack is not as its config says, and names what helps; a key that is due is no drift."""
 
-import io
 import subprocess
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from cli import change_commands, commands, open_stack
-from cli.output.terminal import Terminal
+from cli import commands
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.workspace import PROJECT
 from cli.run_events import Event, Failure, Summary
-from cli.stack_config.written_config import WrittenConfig
 from stacks.config import parse
+from tests.unit.cli.conftest import Play
 from tests.unit.configs import LAB
 
 URN = "urn:pulumi:prod::tailrack::{}::x"
@@ -23,47 +22,28 @@ KEY = Event("start", "replace", URN.format(KEY_TYPE), name="tailnet-key", type=K
 STEP = Event("start", "update", URN.format("command:remote:Command"), name="b1-node", type="command:remote:Command")
 
 
-def drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
-    """The status and the words of `make drift` where a preview tells these events."""
-    summary = Summary()
-    for event in events:
-        summary.counts.update({event.operation: summary.counts[event.operation] + 1})
-
-    def deployment(_arguments: Any, _progress: Any, _found: Any, keep: Any) -> Any:
-        def preview(_made: Any, refresh: bool) -> Summary:
-            assert refresh
-            for event in events:
-                keep(event)
-            return summary
-
-        config = partial(parse, LAB, base_dir=PROJECT)
-        return SimpleNamespace(preview=preview, written=WrittenConfig({}), made=list, outputs=dict, config=config)
-
-    monkeypatch.setattr(open_stack, "open_deployment", deployment)
-    monkeypatch.setattr(open_stack, "announced_engine", lambda *_: None)
-    said = io.StringIO()
-    arguments = SimpleNamespace(refresh=True, comment=None, expect_no_changes=True, stack="prod")
-    status = change_commands.preview(arguments, Terminal(file=said, width=200))  # type: ignore[arg-type]
-    return status, said.getvalue()
+@pytest.mark.parametrize(("events", "status"), [([STEP], 1), ([KEY, STEP], 1), ([KEY], 0)])
+def test_any_change_but_that_of_a_key_is_drift(
+    events: list[Event], status: int, play: Play, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = play(events, config=partial(parse, LAB, base_dir=PROJECT))
+    words = ["--stack", "prod", "--state-dir", str(tmp_path), "preview", "--refresh", "--expect-no-changes"]
+    assert commands.main(words) == status
+    assert runs == [([], True)], "it refreshes"
+    drift = "Stack prod differs from its config. To apply the config: make up STACK=prod REFRESH=yes."
+    assert (drift in capsys.readouterr().err) == bool(status)
 
 
-@pytest.mark.parametrize("events", [[STEP], [KEY, STEP]])
-def test_any_other_change_is_drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> None:
-    status, said = drift(events, monkeypatch)
-    assert status == 1
-    assert "Stack prod differs from its config. To apply the config: make up STACK=prod REFRESH=yes." in said
-
-
-def test_the_command_of_drift_refreshes_before_its_checks(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_the_command_of_drift_refreshes_before_its_checks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, play: Play
+) -> None:
     asked: list[bool | None] = []
 
     def up(_checks: Any, refresh: bool) -> Summary:
         asked.append(refresh)
         return Summary(failures=[Failure("", "enough")])
 
-    made = SimpleNamespace(up=up, written=WrittenConfig({}), in_process=False, stop=lambda: None)
-    monkeypatch.setattr(open_stack, "open_deployment", lambda *_: made)
-    monkeypatch.setattr(open_stack, "announced_engine", lambda *_: None)
+    play(up=up)
     recipe = subprocess.check_output(["make", "-n", "up", "REFRESH=yes"], cwd=PROJECT, text=True)
     (line,) = [line for line in recipe.splitlines() if "cli up" in line]
     commands.main(["--state-dir", str(tmp_path), *line.partition("cli ")[2].split()])

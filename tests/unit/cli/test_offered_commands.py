@@ -3,13 +3,12 @@
 import re
 import shlex
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
-from cli import commands, open_stack
+from cli import commands
 from cli.output.failures import with_remedies
 from cli.output.make_command import Make
 from cli.output.next_commands import next_commands
@@ -17,8 +16,8 @@ from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT, Workspace
 from cli.run_events import Failure, Summary
-from cli.stack_config.written_config import WrittenConfig
 from components.steps.label import StepLabel
+from tests.unit.cli.conftest import Play
 from tests.unit.configs import HOST_KEY, HOSTS, LAB, RawConfig
 
 
@@ -165,11 +164,9 @@ def test_the_remedy_for_another_host_key_is_trust_or_another_machine(step: str, 
 
 @pytest.mark.parametrize("command", ["status", "report", "floors"])
 def test_without_a_cluster_the_command_that_makes_it_is_of_the_same_stack(
-    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+    command: str, play: Play, tmp_path: Path, capsys: Any
 ) -> None:
-    made = SimpleNamespace(outputs=dict, make=Make("prod"), written=WrittenConfig({}))
-    monkeypatch.setattr(open_stack, "open_deployment", lambda *_: made)
-    monkeypatch.setattr(open_stack, "find_engine", lambda _: None)
+    play()
     commands.main(["--stack", "prod", "--state-dir", str(tmp_path), command])
     assert "run make up STACK=prod" in " ".join(capsys.readouterr().err.split())
 

@@ -15,6 +15,7 @@ from cli.report.last_run import LastRun
 from cli.report.page import page
 from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
+from tests.unit.cli.test_report import ASKED, BUSY
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "nccl_tests"
 MIB = 2**20
@@ -166,14 +167,7 @@ def test_every_chart_stays_in_its_frame_with_its_floor_in_place(outputs):
 
 
 def test_a_scope_that_was_not_measured_says_so(outputs):
-    busy = {
-        "job_id": None, "state": "BUSY", "exit_code": None, "seconds": None, "nodes": [], "output": "",
-        "facts": {"a": "job 12 of ada"}, "left_out": ["a"], "measured_at": 1_800_000_000,
-    }  # fmt: skip
-    asked = Measurement(
-        backend="mpi-cpu", min_bytes=4, max_bytes=4, factor=2, iterations=1, warmup=1, gate_bytes=4, ranks=2, nodes=2
-    )
-    outputs["validation"] = {"rack": {**judge(asked, JobReport.from_json(busy))}}
+    outputs["validation"] = {"rack": {**judge(ASKED, JobReport.from_json(BUSY))}}
     words = read(outputs).words
     assert "Not measured." in words
     assert "job 12 of ada" in words

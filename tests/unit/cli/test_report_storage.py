@@ -1,15 +1,14 @@
 """The storage measurement in the terminal, on the page and in the exit status of `make up`."""
 
-import io
 from typing import Any
 
 import pytest
 
-from cli.output.terminal import Terminal
-from cli.report import overall, tables
+from cli.report import overall
 from cli.report.page import page
 from components.validation.storage_figures import line_of
 from components.validation.storage_verdict import judge_storage
+from tests.unit.cli.test_report import shown as terminal
 
 RUNS = {
     "write_mb_per_s": [1234, 1234, 1300],
@@ -34,12 +33,6 @@ def outputs(floor: float | None = None, problem: str = "", **changes: Any) -> di
     head = {"name": "head", "site": "rack", "path": "self", "tailscale_version": "1.102.5", **facts}
     cluster = {"name": "lab", "control_address": "100.64.0.1", "nodes": [head], "partitions": ["all"]}
     return {"cluster": cluster, "validation": {}, "storage": judge_storage(report, paths, floors, 2**30)}
-
-
-def terminal(shown: dict[str, Any]) -> str:
-    console = Terminal(file=io.StringIO(), width=200)
-    tables.show(console, shown)
-    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def words(text: str) -> str:

@@ -5,9 +5,7 @@ import os
 import pty
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +19,8 @@ from cli.pulumi.workspace import CliError
 from cli.report.page import page
 from cli.run_events import Event, Failure, Summary
 from cli.stack_config.written_config import WrittenConfig
+from tests.unit.cli.conftest import Play
+from tests.unit.cli.test_report_page import Read
 
 PROJECT = Path(__file__).parents[3]
 # A title and a cleared screen, C1, a line of its own, turned directions, markup of rich, half a surrogate.
@@ -49,25 +49,16 @@ def printed(capfd: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, play: Play) -> Any:
     """Run a command of the driver on a stack whose machines and engine say EVIL wherever they say anything."""
     summary = Summary(failures=[Failure(URN, f"{EVIL}\nnext: do {EVIL}", ""), Failure("", EVIL)])
-
-    def deployment(_arguments: Any, progress: Any, *_: Any) -> Any:
-        def work(*_: object, **__: object) -> Summary:
-            for event in (
-                Event("start", "create", *STEP, before={"stdin": "A=1"}, after={"stdin": f"A='{EVIL}'"}),
-                Event("message", text=f"{EVIL}\n{EVIL}"),
-                Event("failed", "create", *STEP),
-            ):
-                progress.on_event(event)
-            return summary
-
-        written = WrittenConfig({"tailrack:sites": LAB, "tailrack:head": {"site": "here"}})
-        words: dict[str, Any] = {"written": written, "in_process": True}
-        words |= {"stop": lambda: None, "pools": list, "lab": "x", "made": list}
-        words |= {"outputs": lambda: hostile(OUTPUTS), "make": lambda *_, **__: "make it"}
-        return SimpleNamespace(**words, up=work, destroy=work, preview=work)
+    events = [
+        Event("start", "create", *STEP, before={"stdin": "A=1"}, after={"stdin": f"A='{EVIL}'"}),
+        Event("message", text=f"{EVIL}\n{EVIL}"),
+        Event("failed", "create", *STEP),
+    ]
+    written = WrittenConfig({"tailrack:sites": LAB, "tailrack:head": {"site": "here"}})
+    play(events, lambda: summary, why=EVIL, written=written, outputs=lambda: hostile(OUTPUTS))
 
     def on_head(_deployment: Any, _command: str, _head: str = "") -> list[str]:
         # JOBID NAME, as a user may have named it, and what is no UTF-8 at all.
@@ -75,8 +66,6 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         program = f"import os; os.write(1, {told!r}); os.write(2, {told!r})"
         return [sys.executable, "-c", program]
 
-    monkeypatch.setattr(open_stack, "open_deployment", deployment)
-    monkeypatch.setattr(open_stack, "find_engine", lambda _: SimpleNamespace(why=EVIL))
     monkeypatch.setattr(show_commands, "on_head", on_head)
     monkeypatch.setattr(lab_commands, "prepare", lambda _: None)
     monkeypatch.setattr(lab_commands, "have_docker", lambda: None)
@@ -129,22 +118,10 @@ def test_a_command_of_the_shell_is_words_on_a_terminal_and_its_own_bytes_in_a_fi
     assert shown.replace("\r\n", "").isprintable()
 
 
-class Words(HTMLParser):
-    """The words of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.words = ""
-        self.feed(text)
-
-    def handle_data(self, data: str) -> None:
-        self.words += data
-
-
 def test_the_page_shows_every_text_of_a_machine_as_words():
     text = page(hostile(OUTPUTS), EVIL, EVIL)
     assert [character for character in text.replace("\n", "") if not character.isprintable()] == []
-    assert r"x\x1b]0;title" in Words(text).words
+    assert r"x\x1b]0;title" in Read(text).words
     text.encode()
 
 

@@ -16,7 +16,7 @@ from stacks.rental import machine as machine_program
 from stacks.rental.answers import amount, machines
 from stacks.rental.cloud import BOOTING, Cloud, Offer
 from stacks.rental.clouds import account
-from stacks.rental.machine import Clock, Rental, RentalError
+from stacks.rental.machine import Rental, RentalError
 from tests.played_cloud.server import Fault, PlayedCloud
 from tests.rented_doors import API_KEY, EAST, OTHER_TYPE, READ_ONLY_KEY, TYPE, WEST, Doors, played_cloud
 
@@ -77,7 +77,7 @@ def request(played: PlayedCloud, **more: Any) -> dict[str, Any]:
 
 
 def rental(played: PlayedCloud, **more: Any) -> Rental:
-    return Rental(client(played), request(played, **more), Clock(time.monotonic, time.sleep))
+    return Rental(client(played), request(played, **more))
 
 
 def refused(one: Rental) -> str:
@@ -204,7 +204,7 @@ def test_a_machine_that_the_list_lacks_right_after_a_kill_is_ended(played: Playe
 def test_an_accounts_end_waits_for_no_known_launch(played: PlayedCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     rental(played).up()
     monkeypatch.setattr(account_program, "SETTLE_SECONDS", 3600)
-    assert account_program.down(client(played), OWNER, Clock(time.monotonic, lambda seconds: None)) == 1
+    assert account_program.down(client(played), OWNER) == 1
 
 
 def test_a_place_that_costs_more_than_the_limit_is_passed_over_with_its_price(played: PlayedCloud) -> None:
@@ -234,10 +234,13 @@ def test_a_launch_that_came_too_soon_waits_as_the_cloud_says(played: PlayedCloud
     assert played.account.launched == 2
 
 
-def test_a_program_rents_no_machine_if_its_engine_dies_during_a_cloud_delay(played: PlayedCloud) -> None:
+def test_a_program_rents_no_machine_if_its_engine_dies_during_a_cloud_delay(
+    played: PlayedCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
     played.faults.append(Fault(CALLS["launch"], 429, times=1000, retry_after=0))
     asked = iter([True, True, True])
-    one = Rental(client(played), request(played), Clock(sleep=lambda _: None), wanted=lambda: next(asked, False))
+    monkeypatch.setattr(machine_program, "QUEUE_PAUSE", 0)
+    one = Rental(client(played), request(played), wanted=lambda: next(asked, False))
     assert "the run that wanted the machine has ended" in refused(one)
     assert played.account.launched == 0
 
@@ -264,7 +267,7 @@ def test_a_machine_that_is_active_without_ssh_is_given_back(played: PlayedCloud)
 def test_a_warning_names_a_machine_that_the_cloud_still_charges_for(played: PlayedCloud, status: int) -> None:
     played.account.faults.never_boots = 1
     played.faults.append(Fault(CALLS["end"], status, times=1000))
-    one = Rental(client(played, patience=0.2), request(played, boot_seconds=0.3), Clock(time.monotonic, time.sleep))
+    one = Rental(client(played, patience=0.2), request(played, boot_seconds=0.3))
     text = refused(one)
     (machine,) = played.account.bill()
     assert f"did not end the rent of {CALLS['id'](machine)}, which costs money until it ends" in text
