@@ -228,7 +228,8 @@ def case_of(kind: str, written: str | list[str], *bad: str) -> Bad:
 def bad_cases() -> list[Bad]:
     other_type = base64.b64encode(b"\0\0\0\7ssh-rsa" + bytes(40)).decode()
     many = ", ".join(f"{{name: {letter}, count: 1000}}" for letter in "bcdefghijklmnopqr")
-    host_key, sudo = "sites[0].hosts[0].host_key", "{}\n" + hosts_site("{}")
+    host_key = "sites[0].hosts[0].host_key"
+    sudo = hosts_site("{}").replace("name: rack", "name: rack\n  sudo_password: {}")
     fixture = yaml.safe_load(BAD_CONFIGS.read_text(encoding="utf-8"))
     return [
         *(case_of(kind, *row) for kind, rows in fixture.items() for row in rows),
