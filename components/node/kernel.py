@@ -76,7 +76,12 @@ class Mount(NamedTuple):
 
 def mounts() -> list[Mount]:
     """Return all mounts; of those at the same place, the one on top comes last."""
-    return [_mount(line) for line in read("/proc/self/mountinfo").splitlines()]
+    return mounts_in(read("/proc/self/mountinfo"))
+
+
+def mounts_in(text: str) -> list[Mount]:
+    """Return the mounts in the text of /proc/self/mountinfo."""
+    return [_mount(line) for line in text.splitlines()]
 
 
 def mounts_at(target: str) -> list[Mount]:

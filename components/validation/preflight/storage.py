@@ -7,10 +7,11 @@ cannot stop them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.node import kernel
 from components.node.run import attempt
 from components.node.waiting import within
 from components.validation.preflight.findings import Finding, finding
@@ -27,7 +28,7 @@ PLACES = ("/", "/var", "/var/spool/slurmd", "/var/lib/tailrack", "/tmp", "/var/t
 # The provider's volume has users' homes and the cluster's files.
 PLACES_OF_POD = ("/workspace", *PLACES)
 _REMOUNT = "run 'systemctl restart {unit}' on the node; see 'journalctl -u {unit}' and the head node's NFS server"
-Mounts = dict[str, tuple[str, frozenset[str]]]
+Mounts = Mapping[str, kernel.Mount]
 MOUNT = "mount"
 # The mounts that the node must have, and the results. Both are JSON.
 WANTED, RESULTS = Path("etc/tailrack/mounts.json"), Path("run/tailrack/mounts.json")
@@ -37,16 +38,8 @@ _CHECKER = "see 'journalctl -u tailrack-mounts' on the node, and run 'tailrack-m
 
 
 def read_mounts(text: str) -> Mounts:
-    """Return the topmost mount of each mount point in /proc/self/mountinfo: its type and options."""
-    mounts: Mounts = {}
-    for line in text.splitlines():
-        fields = line.split(" ")
-        if len(fields) < 10 or "-" not in fields[6:]:
-            continue
-        kind = fields[fields.index("-", 6) + 1]
-        options = {*fields[5].split(","), *fields[-1].split(",")}
-        mounts[fields[4].replace("\\040", " ")] = (kind, frozenset(options))
-    return mounts
+    """Return the topmost mount of each mount point in the text of /proc/self/mountinfo."""
+    return {mount.target: mount for mount in kernel.mounts_in(text)}
 
 
 def answers(path: str, seconds: float = ANSWER_SECONDS) -> bool | None:
@@ -66,7 +59,7 @@ def check_share(
     if answered is None:
         remedy = "check that its server (the head node, or storage.node) is up, and the path to it ('tailscale ping')"
         yield finding("error", SHARE, f"{share} does not answer within {ANSWER_SECONDS} s", remedy)
-    elif not answered or mounts().get(share, ("autofs", frozenset()))[0] == "autofs":
+    elif not answered or (mount := mounts().get(share)) is None or mount.type == "autofs":
         yield finding("error", SHARE, f"{share} is not mounted", _REMOUNT.format(unit=unit))
 
 
@@ -92,7 +85,7 @@ def check_disks(mounts: Mounts, places: tuple[str, ...] = PLACES, root: Path = P
                 "error", DISK, f"{place} has no room for more files ({status.f_favail} of {status.f_files} are free)",
                 f"find folders with many files on the node: 'du -x --inodes --max-depth=2 {place} | sort -n | tail'",
             )  # fmt: skip
-        if status.f_flag & os.ST_RDONLY or "ro" in mounts.get(place, ("", frozenset()))[1]:
+        if status.f_flag & os.ST_RDONLY or (place in mounts and "ro" in mounts[place].options):
             yield finding(
                 "error", DISK, f"{place} is read-only",
                 "the kernel does this after a disk error: see 'dmesg | grep -iE \"ext4|xfs|nvme|I/O error\"', then "
