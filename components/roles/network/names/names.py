@@ -8,10 +8,7 @@ tailrack-names forget   restores the earlier state
 import os
 import re
 import select
-import socket
-import struct
 from collections.abc import Sequence
-from fcntl import ioctl
 from os import uname
 from socket import sethostname
 from threading import Thread
@@ -22,6 +19,7 @@ from components.node.failure import Failure, run_program
 from components.node.locks import lock_of_program
 from components.node.log import STATE_DIR
 from components.node.run import reading, run
+from components.validation.this_node import address_of
 
 _MARK = "# tailrack"
 _WORD = re.compile(r"[^ \t]+")
@@ -37,8 +35,6 @@ LIST = f"{STATE_DIR}/names"
 NODE_NAME = f"{STATE_DIR}/node-name"
 NAME_BEFORE = f"{STATE_DIR}/host-name-before"
 _HOSTS_BEFORE = f"{STATE_DIR}/hosts-before"
-_INTERFACE = b"tailscale0"
-_SIOCGIFADDR = 0x8915
 # The file that contains the path of the published list. The head node has none.
 SOURCE = f"{STATE_DIR}/names-from"
 # The list's largest size in bytes, enough for tens of thousands of machines.
@@ -155,12 +151,10 @@ def interface_address() -> str:
 
     Ask the kernel, because tailscale takes ten times as long.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as query:
-        try:
-            answer = ioctl(query.fileno(), _SIOCGIFADDR, struct.pack("256s", _INTERFACE))
-        except OSError:
-            return ""
-    return socket.inet_ntoa(answer[20:24])
+    try:
+        return address_of("tailscale0")
+    except OSError:
+        return ""
 
 
 def read_hosts() -> str:
