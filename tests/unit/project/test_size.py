@@ -8,7 +8,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 48_414,
+    "lines of code": 48_406,
     "Python files in components/": 323,
     "lines of code in tests/": 51_356,
     "lines of bash": 1_679,
@@ -18,7 +18,7 @@ MOST = {
     "words in README.md and docs/": 27_930,
     "pages in docs/": 23,
 }
-LEAST_MEDIAN = 143  # lines of a file in components/
+LEAST_MEDIAN = 142  # lines of a file in components/
 
 
 def tracked() -> dict[str, str]:

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from xml.etree.ElementTree import Element
 
 from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.log import printable
 from components.node.run import attempt
+from components.validation.preflight.gpu_health import field, number, read_smi
+from components.validation.preflight.links import read_links
 
 # Time limit in seconds: without a persistence daemon it initialises every GPU first.
 LIMIT_SECONDS = 60
@@ -75,40 +78,27 @@ def ask(*arguments: str, in_container: bool) -> Answer:
 
 def read_gpus(text: str) -> tuple[str, list[Gpu]]:
     """Return the driver's version, empty if it is not one, and the GPUs, from the output of `nvidia-smi -q -x`."""
-    driver = _field(text, "driver_version")
-    parts = re.findall(r"<gpu id=(.*?)</gpu>", text, re.DOTALL)
-    return driver if re.fullmatch(r"[0-9][0-9A-Za-z.-]{0,40}", driver) else "", [_gpu(part) for part in parts]
+    smi = read_smi(text)
+    driver, gpus = (smi.driver or "", smi.gpus) if smi else ("", ())
+    return driver if re.fullmatch(r"[0-9][0-9A-Za-z.-]{0,40}", driver) else "", list(map(_gpu, gpus))
 
 
-def _gpu(part: str) -> Gpu:
-    address = re.match(r'"([^"\n]*)"', part)
-    memory = re.match(r"[0-9]{1,8}\b", _field(part.partition("<fb_memory_usage>")[2], "total"))
-    name = _field(part, "product_name")
+def _gpu(gpu: Element) -> Gpu:
+    name = field(gpu, "product_name") or ""
     return Gpu(
-        _field(part, "minor_number"),
-        address[1] if address else "",
+        field(gpu, "minor_number") or "",
+        gpu.get("id", ""),
         name,
-        int(memory[0]) if memory else 0,
-        _field(part, "current_mig") == "Enabled",
+        number(field(gpu, "fb_memory_usage/total")),
+        field(gpu, "mig_mode/current_mig") == "Enabled",
         # Use display_active: data centre cards can have "Display Mode: Enabled" without a display.
-        _field(part, "display_active") == "Enabled" or "Display" in name,
+        field(gpu, "display_active") == "Enabled" or "Display" in name,
     )
-
-
-def _field(text: str, name: str) -> str:
-    found = re.search(rf"<{name}>([^<\n]*)", text)
-    return found[1] if found else ""
 
 
 def fewest_links(text: str) -> int:
     """Return the smallest number of active NVLinks of any GPU, from the output of `nvidia-smi nvlink -s`."""
-    counts: list[int] = []
-    for line in text.splitlines():
-        if re.match(r"GPU [0-9]+:", line):
-            counts.append(0)
-        elif counts and re.match(r"\s+Link [0-9]+: [0-9.]+ GB/s", line):
-            counts[-1] += 1
-    return min(counts, default=0)
+    return min((links.count for links in read_links(text).values()), default=0)
 
 
 # The reason and remedy, by a part of the output.
