@@ -6,6 +6,7 @@ cable is not lost.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,6 +102,16 @@ def read_ports(root: Path = Path("/")) -> list[Port]:
             )
         )
     return ports
+
+
+def manages_switches(adapter: Path) -> bool:
+    """Return whether an adapter only manages a baseboard's NVLink switches (B200 and later): it carries no data.
+
+    Only its vital product data shows it, which only root can read.
+    """
+    with suppress(OSError):
+        return b"SW_MNG" in (adapter / "device/vpd").read_bytes()
+    return False
 
 
 def data_ports(health: Health | None, root: Path = Path("/")) -> list[Port]:

@@ -57,13 +57,17 @@ class Machine:
     def ports(self) -> list[adapters.Port]:
         return adapters.data_ports(self.health, self.root)
 
+    @property
+    def pci(self) -> Path:
+        return self.root / "sys/bus/pci/devices"
+
     @cached_property
     def on_the_bus(self) -> list[str]:
-        return links.nvidia_devices("03", self.root)
+        return links.nvidia_devices(links.DISPLAYS, self.pci)
 
     @cached_property
     def switches(self) -> int:
-        return len(links.nvidia_devices("0680", self.root))
+        return len(links.nvidia_devices(links.SWITCHES, self.pci))
 
     @cached_property
     def virtual(self) -> bool | None:

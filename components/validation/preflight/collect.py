@@ -8,7 +8,6 @@ timeout, and 127 if the command is missing. A command that waits for a broken GP
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import threading
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from components.node.accounts import as_user
 from components.node.run import attempt_bounded
+from components.validation.preflight.adapters import manages_switches
 from components.validation.preflight.findings import HEALTH, CommandResult
 from components.validation.this_node import save, text_of
 
@@ -91,16 +91,9 @@ def adapter_settings() -> CommandResult:
 
 
 def management_ports() -> CommandResult:
-    """Return the RDMA devices that manage a baseboard's NVLink switches: they carry no job's data.
-
-    Only their vital product data identifies them, which only root can read.
-    """
-    devices = []
-    for adapter in sorted(Path("/sys/class/infiniband").glob("*")):
-        with contextlib.suppress(OSError):
-            if b"SW_MNG" in (adapter / "device/vpd").read_bytes():
-                devices.append(adapter.name)
-    return CommandResult(0, "\n".join(devices))
+    """Return the RDMA devices that manage a baseboard's NVLink switches: they carry no job's data."""
+    adapters = sorted(Path("/sys/class/infiniband").glob("*"))
+    return CommandResult(0, "\n".join(adapter.name for adapter in adapters if manages_switches(adapter)))
 
 
 def commands() -> dict[str, Callable[[], CommandResult]]:

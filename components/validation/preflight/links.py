@@ -22,7 +22,9 @@ _REMEDY = (
     "see 'nvidia-smi nvlink -e' and 'dmesg | grep -i xid' (74) on the node; restart it, and reseat links still down"
 )
 ACS, NUMA = "ACS", "NUMA"
-NVIDIA = "0x10de"
+# Classes of PCI devices: display and 3D controllers, and NVSwitches.
+DISPLAYS, SWITCHES = "0x03", "0x0680"
+NVIDIA, PCI = "0x10de", Path("/sys/bus/pci/devices")
 _HEAD = re.compile(r"((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ", re.ASCII)
 _CONTROL = re.compile(r"\s+(ACS|ATS)Ctl:\s*(?:.*?\b)?(SrcValid|Enable)([+-])", re.ASCII)
 _REDIRECT = re.compile(r"\b(?:ReqRedir|CmpltRedir|SrcValid)\+", re.ASCII)
@@ -131,12 +133,16 @@ def check_acs(controls: Controls, virtual: bool | None, gpus: int) -> Iterator[F
         )  # fmt: skip
 
 
-def nvidia_devices(kind: str, root: Path = Path("/")) -> list[str]:
-    """Return the PCI addresses of NVIDIA's devices of a class: `03` GPUs, `0680` NVSwitches."""
+def nvidia_devices(kind: str, folder: Path = PCI) -> list[str]:
+    """Return the PCI addresses of NVIDIA's devices of a class.
+
+    kind     DISPLAYS or SWITCHES
+    folder   the kernel's, of all PCI devices
+    """
     return [
         path.parent.name
-        for path in sorted((root / "sys/bus/pci/devices").glob("*/vendor"))
-        if text_of(path) == NVIDIA and text_of(path.with_name("class")).startswith(f"0x{kind}")
+        for path in sorted(folder.glob("*/vendor"))
+        if text_of(path) == NVIDIA and text_of(path.with_name("class")).startswith(kind)
     ]
 
 

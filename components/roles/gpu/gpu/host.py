@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from components.node import files, kernel, services, systemd
 from components.node.failure import Failure
@@ -14,16 +15,13 @@ from components.node.run import exists, run, succeeds
 from components.node.step.step import Step
 from components.roles.gpu.gpu import nvidia_smi
 from components.roles.gpu.gpu.nvidia_smi import Gpu
+from components.validation.preflight.links import DISPLAYS, PCI, SWITCHES, nvidia_devices
 
 PROGRAM, HEALTH_PROGRAM, ROCE_PROGRAM = (f"/usr/local/sbin/tailrack-{name}" for name in ("gpu", "health", "roce"))
 UNIT, ROCE_UNIT = "tailrack-gpu.service", "tailrack-roce.service"
 # This file exists if the daemon was off before the cluster.
 PERSISTENCE_WAS_OFF = f"{STATE_DIR}/persistence-was-off"
 _HEALTH = "/run/tailrack/health.json"
-_PCI = "/sys/bus/pci/devices"
-_NVIDIA = "0x10de"
-# Classes of PCI devices: display and 3D controllers, and NVSwitches.
-_DISPLAYS, _SWITCHES = "0x03", "0x0680"
 # The status of nvidia-smi if it finds no GPU.
 _NO_GPU = 6
 _PERSISTENCE = "nvidia-persistenced.service"
@@ -59,7 +57,7 @@ class _Machine:
 
     def __init__(self, host: str) -> None:
         self.host = host
-        self.bus = _on_the_bus(_DISPLAYS)
+        self.bus = _on_the_bus(DISPLAYS)
         self.devices = {name for name in kernel.names_in("/dev") if re.match(r"nvidia[0-9]", name)}
         self.driver = ""
         self.gpus: list[Gpu] = []
@@ -120,13 +118,7 @@ def check(step: Step, node_gpu_kind: str, node_gpu_count: int) -> None:
 
 
 def _on_the_bus(kind: str) -> list[str]:
-    """Return the PCI addresses of NVIDIA devices of a class."""
-    return [
-        device
-        for device in kernel.names_in(_PCI)
-        if kernel.read(f"{_PCI}/{device}/vendor").strip() == _NVIDIA
-        and kernel.read(f"{_PCI}/{device}/class").startswith(kind)
-    ]
+    return nvidia_devices(kind, Path(files.on_disk(str(PCI))))
 
 
 def _choose(machine: _Machine, promised: str) -> Choice:
@@ -186,7 +178,7 @@ def _compare(machine: _Machine, choice: Choice, kind: str, count: int) -> None:
 
 def _require_fabric_manager(machine: _Machine) -> None:
     """Raise Failure if the fabric manager does not run: without it CUDA does not start on machines with NVSwitches."""
-    if machine.is_container or not _on_the_bus(_SWITCHES) or systemd.is_active("nvidia-fabricmanager"):
+    if machine.is_container or not _on_the_bus(SWITCHES) or systemd.is_active("nvidia-fabricmanager"):
         return
     raise Failure(
         "the fabric manager does not run, and this machine has NVSwitches: CUDA would not start on its GPUs",

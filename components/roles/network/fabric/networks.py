@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from components.settings.network_names import AUTO, DEVICE, INTERFACE, NO_RDMA
+from components.validation.preflight.adapters import manages_switches
+from components.validation.preflight.links import DISPLAYS, PCI, nvidia_devices
+from components.validation.this_node import text_of
 
 MOST_INTERFACES = 16
 MOST_AT_ONCE = MOST_INTERFACES**2  # pairs of two machines' interfaces
@@ -23,8 +26,6 @@ NET, VERBS = Path("/sys/class/net"), Path("/sys/class/infiniband")
 TAILNET_RANGE = ipaddress.IPv4Network("100.64.0.0/10")
 Thing = dict[str, Any]
 MOST_DEVICES = 32  # NCCL's limit (MAX_IB_DEVS)
-NVIDIA, DISPLAY = "0x10de", "0x03"
-PCI = Path("/sys/bus/pci/devices")
 ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 # The better kind first. The two kinds cannot communicate: NCCL stops if its list contains both.
 INFINIBAND_LINK, ETHERNET_LINK = LINKS = ("InfiniBand", "Ethernet")
@@ -39,17 +40,9 @@ def json_output(*command: str) -> Any:
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout or "[]")
 
 
-def read(path: Path) -> str:
-    """Return the text of a file in sysfs; empty if it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
-
-
 def may_be_fabric(name: str, address: ipaddress.IPv4Interface, is_default: bool) -> bool:
     """Return whether `auto` considers an interface: a network card with a private address (data is not encrypted)."""
-    card = read(NET / name / "type") in (str(ETHERNET), str(INFINIBAND))
+    card = text_of(NET / name / "type") in (str(ETHERNET), str(INFINIBAND))
     # A bridge reaches only local containers and virtual machines, unless the default route uses it.
     inner_bridge = (NET / name / "bridge").exists() and not is_default
     private = address.ip.is_private and not address.ip.is_link_local and not address.ip.is_loopback
@@ -73,7 +66,7 @@ def interfaces(setting: str, with_rdma: Collection[str]) -> list[Thing]:
         address = ipaddress.IPv4Interface(f"{addresses[0]['local']}/{addresses[0]['prefixlen']}")
         if setting == "auto" and not may_be_fabric(name, address, name in defaults):
             continue
-        speed = read(NET / name / "speed")
+        speed = text_of(NET / name / "speed")
         result.append(
             {
                 "name": name,
@@ -92,7 +85,8 @@ def gid_index(device: str, port: int) -> int | None:
     """Return the GID index of RoCE v2 with an IPv4 address; None for InfiniBand, which does not need one."""
     folder = VERBS / device / "ports" / str(port)
     for path in sorted((folder / "gid_attrs/types").glob("*"), key=lambda path: int(path.name)):
-        if read(path) == "RoCE v2" and read(folder / "gids" / path.name).startswith("0000:0000:0000:0000:0000:ffff"):
+        gid = text_of(folder / "gids" / path.name)
+        if text_of(path) == "RoCE v2" and gid.startswith("0000:0000:0000:0000:0000:ffff"):
             return int(path.name)
     return None
 
@@ -107,23 +101,15 @@ def label(port: Thing) -> str:
     return f"{port['device']}:{port['port']}"
 
 
-def manages_switches(device: Path) -> bool:
-    """Return whether a device only manages a baseboard's NVLink switches (B200 and later): it carries no data."""
-    try:
-        return b"SW_MNG" in (device / "device/vpd").read_bytes()
-    except OSError:
-        return False
-
-
 def ports_up() -> list[Thing]:
     """Return the InfiniBand and RoCE ports that are up, by number; `interface` is empty without an IP network."""
     ports = []
     for port in VERBS.glob("*/ports/*"):
-        device, link = port.parent.parent.name, read(port / "link_layer")
+        device, link = port.parent.parent.name, text_of(port / "link_layer")
         if manages_switches(port.parent.parent):
             continue
-        if "ACTIVE" in read(port / "state") and re.fullmatch(DEVICE, device) and link in LINKS:
-            name = read(port / "gid_attrs/ndevs/0")
+        if "ACTIVE" in text_of(port / "state") and re.fullmatch(DEVICE, device) and link in LINKS:
+            name = text_of(port / "gid_attrs/ndevs/0")
             if not name:
                 cards = sorted(card.name for card in (VERBS / device / "device/net").glob("*"))
                 name = cards[0] if len(cards) == 1 else ""
@@ -139,8 +125,7 @@ def bridges(device: Path) -> set[str]:
 
 def gpu_bridges() -> list[set[str]]:
     """Return the PCI bridges above each GPU, in CUDA's order."""
-    gpus = sorted(path.parent for path in PCI.glob("*/vendor") if read(path) == NVIDIA)
-    return [bridges(gpu) for gpu in gpus if read(gpu / "class").startswith(DISPLAY)]
+    return [bridges(PCI / gpu) for gpu in nvidia_devices(DISPLAYS, PCI)]
 
 
 def select_ports(ports: Sequence[Thing], setting: str) -> list[Thing]:

@@ -170,7 +170,7 @@ def test_gpus_without_an_adapter_near_them_are_named(tmp_path: Path) -> None:
         device.mkdir(parents=True)
         for name, text in (("vendor", "0x10de"), ("class", "0x030200"), ("numa_node", str(numa))):
             (device / name).write_text(f"{text}\n")
-    there = links.nvidia_devices("03", tmp_path)
+    there = links.nvidia_devices(links.DISPLAYS, tmp_path / "sys/bus/pci/devices")
     assert there == ["0000:18:00.0", "0000:98:00.0"]
     found = texts(links.check_numa(there, adapters.read_ports(tmp_path), tmp_path))
     assert "info NUMA: GPUs 0000:98:00.0 are on a NUMA node without an adapter (adapters are on [0])" in found
