@@ -13,7 +13,7 @@ import pwd
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from components.validation.preflight.findings import Finding, finding, plain
@@ -22,7 +22,7 @@ from components.validation.preflight.gpu_health import bus_address
 from components.validation.this_node import text_of
 
 _GPU = re.compile(r"/dev/nvidia(\d{1,3})", re.ASCII)
-_MINOR = re.compile(r"^Device Minor:\s*(\d{1,3})\s*$", re.MULTILINE | re.ASCII)
+MINOR = re.compile(r"^Device Minor:\s*(\d{1,3})\s*$", re.MULTILINE | re.ASCII)
 # After 20 s a script of the prolog is killed and the node is drained.
 ASK_SECONDS = 12
 # As root, nvidia-smi would create device files that a container must not have.
@@ -54,7 +54,7 @@ def computing(text: str, root: Path = Path("/")) -> dict[str, set[int]] | None:
     for line in filter(None, map(str.strip, text.splitlines())):
         bus, _, pid = (word.strip() for word in line.partition(","))
         information = root / "proc/driver/nvidia/gpus" / bus_address(bus) / "information"
-        minor = _MINOR.search(text_of(information))
+        minor = MINOR.search(text_of(information))
         if minor is None or not pid.isdecimal():
             return None
         gpus.setdefault(pid, set()).add(int(minor[1]))
@@ -132,13 +132,18 @@ def _owner(uid: int | None) -> str:
 
 
 def main(arguments: list[str], root: Path = Path("/"), ask: Ask = ask) -> int:
-    """Check a job's GPUs. The argument is SLURM_JOB_GPUS, such as `0,3`: places in gres.conf."""
-    devices = device_numbers(root)
-    places = [int(word) for word in arguments[0].split(",") if word.isascii() and word.isdecimal()] if arguments else []
-    items = list(check_holders({devices[place] for place in places if place < len(devices)}, root, ask))
+    """Check a job's GPUs. The argument is SLURM_JOB_GPUS."""
+    devices = devices_of(arguments[0], device_numbers(root)) if arguments else []
+    items = list(check_holders({*devices}, root, ask))
     for item in items:
         sys.stdout.write(f"next: {item['remedy']}\n{item['seen']}\n")
     return 1 if items else 0
+
+
+def devices_of(job_gpus: str, devices: Sequence[int]) -> list[int]:
+    """Return the numbers of a job's device files from SLURM_JOB_GPUS, such as `0,3`: places in gres.conf."""
+    places = [int(word) for word in job_gpus.strip().split(",") if word.isascii() and word.isdecimal()]
+    return [devices[place] for place in places if place < len(devices)]
 
 
 def device_numbers(root: Path = Path("/")) -> list[int]:

@@ -25,16 +25,14 @@ from components.roles.monitoring.usage.samples import (
     GpuSamples,
     JobSamples,
     Reading,
-    places,
     read_gpus,
 )
 from components.validation.preflight.gpu_health import bus_address
-from components.validation.preflight.holders import GRES, device_numbers_in
+from components.validation.preflight.holders import GRES, MINOR, device_numbers_in, devices_of
 
 LIMIT_SECONDS = 30
 # The head node records an ended job within minutes.
 KEEP_SECONDS = 3600
-_MINOR = re.compile(r"^Device Minor:\s*([0-9]{1,3})\s*$", re.MULTILINE)
 _JOB = re.compile(r"[0-9]{1,10}")
 
 
@@ -88,7 +86,7 @@ def read(job: str) -> JobSamples:
 
 def _held(job: str, devices: Sequence[int]) -> list[int]:
     """Return the numbers of a job's GPUs. The job may have ended meanwhile; then it has none any more."""
-    return [devices[place] for place in places(files.read(f"{JOBS}/{job}") or "") if place < len(devices)]
+    return devices_of(files.read(f"{JOBS}/{job}") or "", devices)
 
 
 def _add(job: str, held: Sequence[int], readings: Mapping[int, Reading]) -> None:
@@ -110,7 +108,7 @@ def _log_powerless(readings: Mapping[int, Reading]) -> None:
 def _device(reading: Reading) -> int:
     """Return the number of a GPU's device file. nvidia-smi's index is another number if the driver skips a GPU."""
     text = files.read(f"/proc/driver/nvidia/gpus/{bus_address(reading.bus)}/information") if reading.bus else None
-    minor = _MINOR.search(text or "")
+    minor = MINOR.search(text or "")
     return int(minor[1]) if minor else reading.index
 
 

@@ -214,11 +214,6 @@ def _watts(text: str) -> float:
     return float(text) if re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,3})?", text) else 0.0
 
 
-def places(text: str) -> list[int]:
-    """Read SLURM_JOB_GPUS, such as `0,3`: places in gres.conf."""
-    return [int(word) for word in text.strip().split(",") if word.isascii() and word.isdecimal()]
-
-
 CANCEL = "Cancel the job if it needs no GPU, or ask for fewer."
 
 
