@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import socket
 import stat
 import struct
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from typing import Any
 from components.node import run
 from components.node.run import Ended
 
+_TITLE = re.compile(r"slurmstepd: \[([0-9]+)\.(?:([^\]]*)\])?")
+_OF_ROOT = re.compile(r"^Uid:\t0\t", re.MULTILINE)
 _SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
 
 # Statuses of a command that took too long, cannot be started, or does not exist (components/node/run.py).
@@ -26,6 +30,18 @@ NOT_RUN = (124, 126, 127)
 def node_name() -> str:
     """Return the node's name in Slurm: two machines may have the same host name."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+
+
+def steps(root: Path = Path("/")) -> Iterator[tuple[str, int, str]]:
+    """Yield the process, the job and the name of each step on this node, such as `batch`, `0` or `0+1`.
+
+    The name is empty if the process's title is cut off.
+    """
+    for folder in (root / "proc").glob("[0-9]*"):
+        title = _TITLE.match(text_of(folder / "cmdline"))
+        # A user's program can give itself the same title.
+        if title and _OF_ROOT.search(text_of(folder / "status")):
+            yield folder.name, int(title[1]), title[2] or ""
 
 
 def address_of(interface: str) -> str:

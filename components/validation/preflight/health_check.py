@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +32,7 @@ from components.validation.preflight.drain import Memory, cause, decide, new_com
 from components.validation.preflight.findings import Finding, plain
 from components.validation.preflight.node_checks import Node, findings, verdict
 from components.validation.preflight.storage import MOUNT, SHARE
-from components.validation.this_node import load, node_name, save, stdout_of, text_of
+from components.validation.this_node import load, node_name, save, stdout_of, steps, text_of
 from components.validation.untrusted import read_or_default, value_of
 
 REASON_SECONDS = 60
@@ -44,7 +43,6 @@ MEMORY = "drain.json"
 OWN_SCRIPT = "prolog.d/30-health"
 # slurmctld, killed before it saved a job's start, starts it again, and drains a node that still has the first start.
 DUPLICATE = "Duplicate jobid"
-_STEP, _OF_ROOT = re.compile(r"slurmstepd: \[([0-9]+)\."), re.compile(r"^Uid:\t0\t", re.MULTILINE)
 # Errors that come and go with restarts of a server drain only if they last until the next check.
 LASTING, LASTS_SECONDS = frozenset({MOUNT, SHARE}), 30
 
@@ -91,7 +89,7 @@ def check(node: Node, name: str, *, instead: bool = False) -> None:
     if slurm is None:
         return
     duplicate = slurm.drained and slurm.by == "slurm" and slurm.reason == DUPLICATE
-    if duplicate and not decision.unhealthy and not jobs_here(node) - jobs_in_slurm(name):
+    if duplicate and not decision.unhealthy and not {str(job) for _, job, _ in steps(node.root)} - jobs_in_slurm(name):
         sys.stdout.write("the remains of a job that Slurm started twice have ended: resuming the node\n")
         update(name, state="undrain")
     comment_on(items, name, slurm)
@@ -120,12 +118,6 @@ def comment_on(items: Iterable[Finding], name: str, slurm: SlurmNode | None) -> 
     """Give the node the comment for its findings, if it has another one."""
     if slurm is not None and (comment := new_comment(items, slurm.comment)) is not None:
         update(name, comment=comment)
-
-
-def jobs_here(node: Node) -> set[str]:
-    """Return the jobs that have a step on this node, from the titles of root's processes."""
-    steps = ((_STEP.match(text_of(folder / "cmdline")), folder) for folder in (node.root / "proc").glob("[0-9]*"))
-    return {step[1] for step, folder in steps if step and _OF_ROOT.search(text_of(folder / "status"))}
 
 
 def jobs_in_slurm(name: str) -> set[str]:

@@ -23,9 +23,8 @@ from components.node import files, kernel, run
 from components.node.run import attempt
 from components.node.waiting import wait_until
 from components.slurm_commands import slurm
+from components.validation import this_node
 
-_TITLE = re.compile(r"slurmstepd: \[([0-9]+)\.(?:([^\]]*)\])?")
-_OF_ROOT = re.compile(r"^Uid:\t0\t", re.MULTILINE)
 # The steps that srun has started; the number after `+` is that of a part of a heterogeneous job.
 _OF_SRUN = re.compile(r"([0-9]+|interactive)(?:\+[0-9]+)?")
 _SOCKET = re.compile(r"socket:\[([0-9]+)\]")
@@ -42,15 +41,8 @@ _END_SECONDS = 620
 
 
 def steps() -> Iterator[tuple[str, int, str]]:
-    """Yield the process, the job and the name of each step, such as `batch`, `0` or `0+1`.
-
-    The name is empty if the title is cut off.
-    """
-    for process in filter(str.isdecimal, kernel.names_in("/proc")):
-        title = _TITLE.match(kernel.read(f"/proc/{process}/cmdline"))
-        # A user's program can give itself the same title.
-        if title and _OF_ROOT.search(kernel.read(f"/proc/{process}/status")):
-            yield process, int(title[1]), title[2] or ""
+    """Yield the process, the job and the name of each step on this pod."""
+    return this_node.steps(Path(files.on_disk("/")))
 
 
 def end_cut_off_steps(arguments: Sequence[str]) -> int:
