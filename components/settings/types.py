@@ -216,13 +216,13 @@ Features = Annotated[
     tuple[Feature, ...],
     Help("a list of words such as [nvme, ib]", "write letters, digits, '_', '.' and '-', a letter first"),
 ]
-NodeNames = Annotated[tuple[NodeName, ...], Help("a list of node names", "write [a1, a2]", default_text="all")]
+NodeNames = Annotated[tuple[NodeName, ...], Help("a list of node names", "write [a1, a2]")]
 NodeChoice = Annotated[
     tuple[NodeName, ...],
     WrapValidator(_any_nodes, json_schema_input_type=tuple[str, ...] | Annotated[int, Field(ge=2)] | Literal["idle"]),
     Help("a list of node names, a number above 1, or idle", "write [a1, a2], 4 or idle", default_text="all"),
 ]
-SiteNames = Annotated[tuple[str, ...], Help("a list of names of sites", "write them in [ ]", default_text="all sites")]
+SiteNames = Annotated[tuple[str, ...], Help("a list of names of sites", default_text="all sites")]
 FreeText = Annotated[
     str, Field(max_length=200, coerce_numbers_to_str=True), Help("a short text", 'write one such as "2"')
 ]

@@ -21,6 +21,7 @@ from stacks.sites.login_key import SiteOfNewMachines
 from stacks.sites.pools import GpuPool, check_not_empty, new_nodes
 
 _RESERVED = ("capacity-block", "reservation")
+_CIDR = ipaddress.IPv4Network("10.64.0.0/20")
 _AWS_OWN = 5  # addresses that AWS reserves in each subnet
 _RAISE_QUOTA = (  # EC2-VPC Elastic IPs
     "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code L-0263D0A3 "
@@ -57,10 +58,9 @@ class AwsShape(Section):
 
     def check_image(self, report: Report) -> Image | None:
         """Return the named image, if it is one. Report one that the instance type cannot boot."""
-        name = self.image or image_for(self.type)
-        image = IMAGES.get(name)
+        image = IMAGES.get(self.image)
         if image and is_arm(self.type):
-            problem = f"{name} is for amd64, but {report.value(report.at(self), self.type)} is arm64"
+            problem = f"{self.image} is for amd64, but {report.value(report.at(self), self.type)} is arm64"
             report.add((self, "image"), problem, "it would not boot", "write an image for arm64, or another type")
         return image
 
@@ -126,12 +126,7 @@ class AwsSite(SiteOfNewMachines):
     """Id of your own subnet with internet access; default: the stack creates a VPC."""
     vpc: str | None = key("an id such as vpc-0123456789abc", "write its id", pattern=f"^vpc{_ID}$", default=None)
     """Id of the VPC of that subnet."""
-    cidr: Vpc = key(
-        "a private network such as 10.64.0.0/20",
-        "write one of /16 to /28",
-        default_text="`10.64.0.0/20`",
-        default=ipaddress.IPv4Network("10.64.0.0/20"),
-    )
+    cidr: Vpc = key("a private network such as 10.64.0.0/20", "write one of /16 to /28", default=_CIDR)
     """Network of the VPC that the stack creates."""
     elastic_ips: Whole = key(ge=1, le=10_000, default=5)
     """Elastic IPs that your account may have in the region (AWS's default is 5); each node with EFA needs one."""
