@@ -26,7 +26,7 @@ from cli.pulumi.find_engine import IN_PROCESS, Found
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.workspace import CliError, Workspace
 from cli.run_events import Event, Failure, Made, Summary, node_of, nodes_of
-from cli.stack_config.stack_file import check_for_cli, config_values, load_config, read_stack_file
+from cli.stack_config.stack_file import Secrets, check_for_cli, config_values, load_config, read_stack_file
 from cli.stack_config.written_config import WrittenConfig
 from components.settings.mask_secrets import MASK
 from components.settings.problems import shown
@@ -112,13 +112,13 @@ class Deployment:
         try:
             values, secrets = self._config_values()
             others = {name: self.other_stack(name) for name in other_stacks_of(values)}
-            return load(values, secrets, self.workspace.project, other_stacks=others)
+            return load(values, [path for path, _ in secrets], self.workspace.project, other_stacks=others)
         except ConfigError as error:
             raise CliError(error.message_for(self.workspace.stack)) from None
         except FileError as error:
             raise CliError(str(error)) from None
 
-    def _config_values(self) -> tuple[dict[str, str], dict[str, list[str]]]:
+    def _config_values(self) -> tuple[dict[str, str], Secrets]:
         return config_values(self.workspace.config_copy, {**os.environ, **self.workspace.environment()})
 
     def other_stack(self, name: str) -> OtherStack:

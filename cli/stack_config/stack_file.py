@@ -31,6 +31,7 @@ _ROOT_KEYS = {"config", "encryptedkey", "encryptionsalt", "environment", "secret
 # its name and the final byte).
 LARGEST = 512 * 1024  # bytes of a stack's file with comments; a run reads it several times
 _HOSTS_FILE = "list the hosts of a site in a file, and set hosts_file to its name (docs/config.md)"
+Secrets = list[tuple[str, str]]  # each with its path; two paths of odd keys may be the same
 _VARIABLE, _LONGEST = "PULUMI_CONFIG=", 128 * 1024 - 1
 
 
@@ -110,8 +111,8 @@ def load_config(project_dir: Path, config_file: Path) -> Config:
     if not isinstance(project.get("name"), str):
         raise CliError("Pulumi.yaml has no name; restore the file: git checkout Pulumi.yaml")
     values, secrets = config_values(config_file, os.environ)
-    texts = [text for parts in secrets.values() for text in parts]
-    return Config(project["name"], passphrase(), values, list(secrets), texts)
+    keys = [key for key in values if any(re.match(rf"{re.escape(key)}([.\[]|$)", path) for path, _ in secrets)]
+    return Config(project["name"], passphrase(), values, keys, [text for _, text in secrets])
 
 
 def check_for_cli(config_file: Path, environment: Mapping[str, str]) -> None:
@@ -139,8 +140,8 @@ def check_for_cli(config_file: Path, environment: Mapping[str, str]) -> None:
 
 def config_values(
     file: Path, environment: Mapping[str, str], content: Mapping[str, Any] | None = None
-) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Return a stack's config as a program receives it: texts by key, and secret texts by the key that contains them.
+) -> tuple[dict[str, str], Secrets]:
+    """Return a stack's config as a program receives it: texts by key, and the secrets in it with their paths.
 
     environment   contains the passphrase. Raises CliError for a value that cannot be read or decrypted.
     content       the file's, if it is read already
@@ -149,9 +150,8 @@ def config_values(
     opener = ConfigSecrets(content.get("encryptionsalt") or "", file.name, environment)
     if "encryptionsalt" in content:
         _ = opener.salt
-    secrets: dict[str, list[str]] = {key: [] for key in content["config"]}
-    values = {key: _text(_decrypted(key, value, opener, secrets[key])) for key, value in content["config"].items()}
-    return values, {key: texts for key, texts in secrets.items() if texts}
+    secrets: Secrets = []
+    return {key: _text(_decrypted(key, item, opener, secrets)) for key, item in content["config"].items()}, secrets
 
 
 def passphrase(environment: Mapping[str, str] | None = None) -> str:
@@ -169,16 +169,16 @@ def passphrase(environment: Mapping[str, str] | None = None) -> str:
         raise CliError("PULUMI_CONFIG_PASSPHRASE_FILE is not text; set it to the file with the passphrase") from None
 
 
-def _decrypted(path: str, value: Any, opener: ConfigSecrets, texts: list[str]) -> Any:
-    """Return the value at a path with its `secure:` parts decrypted, and add their texts to `texts`."""
+def _decrypted(path: str, value: Any, opener: ConfigSecrets, secrets: Secrets) -> Any:
+    """Return the value at a path with its `secure:` parts decrypted, and add their texts to `secrets`."""
     if isinstance(value, list):
-        return [_decrypted(child_path(path, index), item, opener, texts) for index, item in enumerate(value)]
+        return [_decrypted(child_path(path, index), item, opener, secrets) for index, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
     if list(value) == ["secure"]:
-        texts.append(opener.open(path, value["secure"]))
-        return texts[-1]
-    return {name: _decrypted(child_path(path, name), item, opener, texts) for name, item in value.items()}
+        secrets.append((path, opener.open(path, value["secure"])))
+        return secrets[-1][1]
+    return {name: _decrypted(child_path(path, name), item, opener, secrets) for name, item in value.items()}
 
 
 def _text(value: Any) -> str:

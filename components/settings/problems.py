@@ -17,7 +17,7 @@ MOST_KEPT = 1_000  # problems in memory; the rest are only counted
 
 _LONGEST_NAME, _MOST_NAMES = 100, 100  # longer names and lists make suggestions slow and useless
 _KEY = r"[A-Za-z0-9_-]{1,40}"
-_TOP = re.compile(rf"{ROOT}([^.\[]+)")
+_ENDS = re.compile(r"[.\[]|$")  # of a path and of those above it
 _CONFIG_SET = "pulumi config set"
 
 
@@ -106,14 +106,14 @@ def suggest(key: str, valid: Collection[str]) -> str:
 
 
 class Report:
-    """Collects problems and warnings, and masks the values of secret top-level keys."""
+    """Collects problems and warnings, and masks secrets: the values at and below these paths."""
 
-    def __init__(self, secret_keys: frozenset[str]) -> None:
+    def __init__(self, secrets: Iterable[str]) -> None:
         self.problems: dict[Problem, None] = {}  # an ordered set
         self.warnings: dict[Problem, None] = {}  # about valid config that is probably a mistake
         self.more = 0  # problems beyond MOST_KEPT
         self.paths: dict[int, str] = {}  # of each section of a config that was read, by its id
-        self._secret_keys = secret_keys
+        self._secrets = frozenset(secrets)
 
     def at(self, section: object, *keys: object) -> str:
         """Return the path of a section, or of a key in it and of an index or a key in that."""
@@ -127,9 +127,8 @@ class Report:
         return self.at(section).removeprefix(ROOT)
 
     def hides(self, path: str) -> bool:
-        """Return whether the path is below a secret top-level key."""
-        top = _TOP.match(path) if self._secret_keys else None
-        return top is not None and top[1] in self._secret_keys
+        """Return whether the path is that of a secret or below one."""
+        return bool(self._secrets) and any(path[: end.start()] in self._secrets for end in _ENDS.finditer(path))
 
     def value(self, path: str, value: Any, show: Callable[[Any], str] = shown) -> str:
         """Return the value at `path` for a message."""

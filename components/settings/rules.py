@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from components.settings.mask_secrets import MASK
-from components.settings.problems import Report, Stack, child_path, secret_command, suggest
+from components.settings.problems import Report, Stack, secret_command, suggest
 from components.settings.section import Section, keys_of
 
 
@@ -119,14 +119,15 @@ def check_on(place: tuple[object, ...], role: str, enabled: bool, breaks: str, r
 
 def check_secrets(sections: Iterable[Section], report: Report) -> None:
     """Report secrets that are plain text in the config. A host's own and the same one of its site count once."""
-    seen: list[tuple[str, object]] = []
+    seen: dict[tuple[object, ...], str] = {}
     for section in sections:
         for name, key in keys_of(type(section)).items():
             value = getattr(section, name) if key.secret and name in section.model_fields_set else None
-            if value and (name, value) not in seen and not report.hides(path := report.at(section, name)):
-                seen.append((name, value))
-                breaks = "anyone who reads the file or the repository's history could use it"
-                # A mapping's secrets are set one by one.
-                first = next(iter(value)) if isinstance(value, Mapping) else ""
-                remedy = f"run: {secret_command(child_path(path, first))}" if first else key.remedy(path)
-                report.add(path, f"{MASK} is plain text in the config", breaks, f"{key.help.leaked}, then {remedy}")
+            # A mapping's secrets are set one by one.
+            for item, secret in value.items() if isinstance(value, Mapping) else [("", value)] if value else ():
+                path = report.at(section, name, *filter(None, [item]))
+                first = seen.setdefault((path.partition(".")[0], name, secret), path) == path
+                if first and not report.hides(path):
+                    breaks = "anyone who reads the file or the repository's history could use it"
+                    remedy = f"run: {secret_command(path)}" if item else key.remedy(path)
+                    report.add(path, f"{MASK} is plain text in the config", breaks, f"{key.help.leaked}, then {remedy}")

@@ -36,17 +36,17 @@ _HARMLESS_OF_AWS = word_set(
 
 def load(
     values: Mapping[str, str],
-    secret_keys: Iterable[str],
+    secrets: Iterable[str],
     base_dir: Path,
     warn: Callable[[str], object] = lambda warning: None,
     other_stacks: Mapping[str, OtherStack] | None = None,
 ) -> AnyConfig:
-    """Return the checked config of a stack, from Pulumi's config: text by `tailrack:<key>`, and the secret keys.
+    """Return the checked config of a stack, from Pulumi's config: text by `tailrack:<key>`, and the secrets' paths.
 
     Relative paths start at `base_dir`, the folder of Pulumi.<stack>.yaml. `warn` gets each warning. `other_stacks` has
     the outputs of `other_stacks_of`, by name. Raises ConfigError with every problem.
     """
-    report = Report(frozenset(key.removeprefix(ROOT) for key in secret_keys if key.startswith(ROOT)))
+    report = Report(secrets)
     _check_keys(values, report)
     raw = with_other_stacks(with_containers(from_pulumi(values)), other_stacks or {})
     config = _checked(raw, PoolConfig if raw.get("kind") == POOL else StackConfig, base_dir, report)
@@ -79,7 +79,7 @@ def parse(
     `raw` has parsed values by top-level key, without `tailrack:`. Relative key files start at `base_dir`.
     `secret_keys` are the top-level keys that hold a Pulumi secret. Raises ConfigError with every problem.
     """
-    return _checked(raw, model, base_dir, Report(frozenset(secret_keys)))
+    return _checked(raw, model, base_dir, Report(ROOT + key for key in secret_keys))
 
 
 def _checked(raw: Mapping[str, object], model: type[AnyConfig], base_dir: Path, report: Report) -> AnyConfig:

@@ -10,7 +10,7 @@ PROJECT = Path(__file__).parents[3]
 MOST = {
     "lines of code": 48_389,
     "Python files in components/": 323,
-    "lines of code in tests/": 51_356,
+    "lines of code in tests/": 51_355,
     "lines of bash": 1_679,
     "units": 25,
     "timers": 3,

@@ -10,9 +10,8 @@ from stacks.config import ConfigError, PoolConfig, parse
 from stacks.sites.rented.model import RentedNode
 from tests.unit.configs import AUTH_KEY, refused
 
-TABLES = yaml.safe_load(
-    (Path(__file__).parents[2] / "fixtures" / "sites-and-tailnets.yaml").read_text(encoding="utf-8")
-)
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "sites-and-tailnets.yaml"
+TABLES = yaml.safe_load(FIXTURE.read_text(encoding="utf-8"))
 KEY = "secret_of_lambda_nobody_may_see"
 SECRET = frozenset({"api_keys", "tailnet"})
 
@@ -50,13 +49,13 @@ def test_a_bad_value_is_named_with_its_place(folder: Path, site: dict[str, Any],
 
 
 def test_a_bad_or_missing_api_key_is_refused_with_the_command_and_not_shown(folder: Path) -> None:
-    config = raw()
-    del config["api_keys"]
-    text = problems(folder, config)
+    text = problems(folder, {key: value for key, value in raw().items() if key != "api_keys"})
     assert "tailrack:api_keys.lambda: missing" in text
     assert "pulumi config set --path --secret tailrack:api_keys.lambda" in text
-    plain = problems(folder, raw(), SECRET - {"api_keys"})
-    assert "tailrack:api_keys: [secret] is plain text in the config" in plain
+    both = {**raw(), "api_keys": {"lambda": KEY, "runpod": f"{KEY}_2"}}
+    plain = problems(folder, both, SECRET - {"api_keys"} | {"api_keys.runpod"})
+    assert "tailrack:api_keys.lambda: [secret] is plain text in the config" in plain
+    assert "runpod: [secret]" not in plain, "it is encrypted, beside one that is not"
     broken = problems(folder, {**raw(), "api_keys": {"lambda": f"{KEY}\r\nX-More: header"}})
     assert "spaces, line breaks or other letters" in broken
 

@@ -59,7 +59,7 @@ def test_a_password_for_sudo_is_the_first_line_of_secret_stdin_alone(build: Buil
 def test_a_locked_key_goes_with_its_passphrase_and_both_are_secret(build: Build, key_folder: Path) -> None:
     site = {"private_key_file": "locked", "private_key_passphrase": PASSPHRASE}
     raw = stack(site, {}, {"private_key_file": "key"})
-    assert logins(key_folder, raw, "sites")[0].host.private_key_file == key_folder / "locked"
+    assert logins(key_folder, raw, "sites[0].private_key_passphrase")[0].host.private_key_file == key_folder / "locked"
     recorded = build(raw, secret=("sites",))
     connection = recorded["door-prepare"].inputs["connection"]
     assert connection["privateKeyPassword"] == PASSPHRASE
