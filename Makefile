@@ -163,20 +163,20 @@ test-engine: setup-dev .tailrack/packages/pulumi_tailscale ## test the engines a
 	@$(PYTHON) -m pytest tests/engine -n 2
 
 test-lab: setup-dev ## run tests on real daemons in containers
-	@$(PYTHON) -m lab image >/dev/null
+	@$(PYTHON) -m lab image
 	@$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile
 
 test-faults: setup-dev ## run all faults: kills, a partition, restarts, the secret scan, new random inputs; two hours
 	@export FAULTS_SEED=$${FAULTS_SEED:-$$(od -An -N4 -tx1 /dev/urandom | tr -d ' ')}; echo "FAULTS_SEED=$$FAULTS_SEED"; \
 	$(PYTHON) -m pytest -n 2 --hypothesis-seed=$$((16#$$FAULTS_SEED)) $(RANDOM_TESTS) && \
-	$(PYTHON) -m lab image >/dev/null && { $(PYTHON) -m pytest -m "proof or story" -s --timeout 3600 tests/lab; lab=$$?; \
+	$(PYTHON) -m lab image && { $(PYTHON) -m pytest -m "proof or story" -s --timeout 3600 tests/lab; lab=$$?; \
 	$(PYTHON) -m pytest -s --timeout 3600 tests/faults && exit $$lab; }
 
 test: lint ## run the quick checks: twelve minutes on two cores
 	@$(PYTHON) -m cli engine
 	@$(MAKE) --no-print-directory test-unit
 	@.venv/bin/python -m pytest $(QUICK_ENGINE) -n 2
-	@$(PYTHON) -m lab image >/dev/null
+	@$(PYTHON) -m lab image
 	@$(PYTHON) -m pytest $(QUICK_LAB) -n 2 --dist loadfile
 	@echo "left out: SDKs of clouds, $$(ls tests/engine/test_*.py | wc -l) - $(words $(QUICK_ENGINE)) files of tests/engine, $$(ls tests/lab/test_*.py | wc -l) - $(words $(QUICK_LAB)) of tests/lab: make test-all"
 	@echo "left out: faults: make test-faults; virtual machines: make test-machines; real GPUs: make test-gpu"
@@ -184,7 +184,7 @@ test: lint ## run the quick checks: twelve minutes on two cores
 test-rest: setup-dev .tailrack/packages/pulumi_tailscale ## run what test-all has beyond `make test`
 	@$(MAKE) --no-print-directory test-sdk
 	@$(PYTHON) -m pytest tests/engine -n 2 $(addprefix --ignore=,$(QUICK_ENGINE))
-	@$(PYTHON) -m lab image >/dev/null
+	@$(PYTHON) -m lab image
 	@$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile $(addprefix --ignore=,$(QUICK_LAB))
 
 test-all: test test-rest ## run all tests but faults, virtual machines and GPUs: an hour

@@ -27,12 +27,10 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; return the exit status."""
     arguments = _parser().parse_args(argv)
     try:
-        result = _command(arguments)
+        _run(arguments)
     except (LabError, DockerException, RequestException) as error:
         print(f"lab: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
-    if result:
-        print(result)
     return 0
 
 
@@ -47,22 +45,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(arguments: argparse.Namespace) -> str:
-    """Run the command and return its standard output."""
+def _run(arguments: argparse.Namespace) -> None:
     if arguments.command == "image":
         docker_daemon.ensure_daemon()
-    client = docker_daemon.connect()
-    if arguments.command == "image":
         tags = images.tags()
-        node_image = tags.of_machine(arguments.like, bare=False)
-        images.ensure_images(client, [node_image, tags.control])
-        return json.dumps({"node_image": node_image, "control_image": tags.control})
+        images.ensure_images(docker_daemon.connect(), [tags.of_machine(arguments.like, bare=False), tags.control])
+        return
+    client = docker_daemon.connect()
     _, kind, make, remove = _THINGS[arguments.command]
     spec = parse(kind, sys.stdin.read())
     if arguments.action == "up":
-        return json.dumps(asdict(make(client, spec)))
-    remove(client, spec)
-    return ""
+        print(json.dumps(asdict(make(client, spec))))
+    else:
+        remove(client, spec)
 
 
 if __name__ == "__main__":

@@ -31,25 +31,15 @@ CONTROL_LIMIT_S = 30.0
 
 
 @dataclass(frozen=True)
-class SiteNetwork:
-    """A site's IPv4 subnet, and the control server's address in it."""
-
-    subnet: str
-    control_ip: str
-
-
-@dataclass(frozen=True)
 class LabNetwork:
-    """Output of `network up`: the control servers, the login key of every node, and the networks by site."""
+    """Output of `network up`: the control server that lets anyone join, and the login key of every node."""
 
     control_url: str
-    keyed_control_url: str
     private_key: str
-    networks: dict[str, SiteNetwork]
 
 
 def up(client: docker.DockerClient, spec: NetworkSpec) -> LabNetwork:
-    """Make the lab's networks and control server be as `spec` says, from any state, and return where they are.
+    """Make the lab's networks and control server be as `spec` says, from any state, and return what nodes need.
 
     Raises LabError when a subnet is taken, a network is still in use, or the control server does not answer.
     """
@@ -66,7 +56,7 @@ def up(client: docker.DockerClient, spec: NetworkSpec) -> LabNetwork:
 
 
 def join(client: docker.DockerClient, spec: PoolSpec) -> LabNetwork:
-    """Add a pool's networks to a lab that is there, from any state, and return where they are.
+    """Add a pool's networks to a lab that is there, from any state, and return what nodes need.
 
     Raises LabError when there is no such lab, a site or subnet is taken, or the control server does not answer.
     """
@@ -100,17 +90,10 @@ def leave(client: docker.DockerClient, spec: PoolSpec) -> None:
 def _answering(
     client: docker.DockerClient, spec: NetworkSpec, networks: dict[str, Network], private_key: str
 ) -> LabNetwork:
-    """Return where a lab's networks are, once its control server answers there."""
-    sites = {
-        site: SiteNetwork(subnet_of(net), subnets.control_address(subnet_of(net))) for site, net in networks.items()
-    }
-    _wait_for_control(client, spec.lab, next(iter(sites.values())).control_ip)
-    return LabNetwork(
-        control_url=f"http://{CONTROL_NAME}:{OPEN_PORT}",
-        keyed_control_url=f"http://{CONTROL_NAME}:{KEYED_PORT}",
-        private_key=private_key,
-        networks=sites,
-    )
+    """Return what a lab's nodes need, once its control server answers in one of these networks."""
+    subnet = subnet_of(next(iter(networks.values())))
+    _wait_for_control(client, spec.lab, subnets.control_address(subnet))
+    return LabNetwork(f"http://{CONTROL_NAME}:{OPEN_PORT}", private_key)
 
 
 def down(client: docker.DockerClient, spec: NetworkSpec) -> None:
