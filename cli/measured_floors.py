@@ -8,7 +8,7 @@ from typing import Any
 
 from cli.output.make_command import Make
 from cli.pulumi.workspace import CliError
-from cli.report.facts import Scope, all_scopes, scopes, single_nodes
+from cli.report.facts import all_scopes, scopes, single_nodes
 from cli.stack_config.edit import write_section
 from components.settings.types import NODE
 
@@ -51,10 +51,10 @@ def floors(outputs: Mapping[str, Any], make: Make = Make()) -> Floors:
             f"no floors are written, because of {'; '.join(refused)}. Fix this, change tailrack:validation.rerun in "
             f"the config, run {make('up')}, and then {make('floors')} again"
         )
-    by_scope = {scope.name: _floor(scope) for scope in scopes(outputs)}
+    by_scope = {scope.name: _floor(scope.result["busbw_gb_per_s"], scope.result) for scope in scopes(outputs)}
     if nodes := single_nodes(outputs):
-        by_scope[NODE] = min(_floor(scope) for scope in nodes)
-    return Floors(by_scope, _training_floor(trained) if trained else None)
+        by_scope[NODE] = min(_floor(scope.result["busbw_gb_per_s"], scope.result) for scope in nodes)
+    return Floors(by_scope, _floor(trained["images_per_second"], trained, trained["ranks"]) if trained else None)
 
 
 def unsound(result: Mapping[str, Any]) -> str:
@@ -70,19 +70,9 @@ def unsound(result: Mapping[str, Any]) -> str:
     return ""
 
 
-def _training_floor(result: Mapping[str, Any]) -> float:
-    lowest = min(result["spread"]["runs"]) if result["spread"] else result["images_per_second"]
-    return _rounded_down(FRACTION * lowest / result["ranks"])
-
-
-def _floor(scope: Scope) -> float:
-    spread, figure = scope.result.get("spread"), scope.result["busbw_gb_per_s"]
-    lowest = min(spread["runs"]) if spread else figure or 0.0
-    return _rounded_down(FRACTION * lowest)
-
-
-def _rounded_down(value: float) -> float:
-    """Return the value with three digits, never above the original."""
+def _floor(figure: float, result: Mapping[str, Any], ranks: int = 1) -> float:
+    """Return a floor for each of `ranks` from the lowest run, with three digits and never above that."""
+    value = FRACTION * (min(spread["runs"]) if (spread := result.get("spread")) else figure) / ranks
     power = 10.0 ** (math.floor(math.log10(value)) - 2)
     return float(f"{math.floor(value / power + 1e-9) * power:.3g}")
 

@@ -87,7 +87,7 @@ def up(
             container.unpause()
         elif container.status != "running":
             container.start()
-    address, port = _ssh_endpoint(container, spec)
+    address, port = pod.endpoint(container) if spec.like == pod.POD else (_address(container, spec), SSH_PORT)
     try:
         _wait(container, address, port, spec.like)
     except LabError:
@@ -145,7 +145,7 @@ def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str, 
         raise LabError(f"{name}: site {spec.site} has no network; run `python -m lab network up` with that site")
     address = _free_address(client, spec, name, network)
     labels = {LABEL: spec.lab, NODE_LABEL: spec.node, SITE_LABEL: spec.site}
-    is_pod = spec.like == pod.POD
+    is_pod, gateway = spec.like == pod.POD, str(network.attrs["IPAM"]["Config"][0]["Gateway"])
     client.volumes.create(pod.volume(name) if is_pod else _export(name), labels=labels)
     say(f"node: create {name} at {address}")
     return client.containers.create(
@@ -157,12 +157,8 @@ def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str, 
         extra_hosts={CONTROL_NAME: subnets.control_address(subnet_of(network))},
         hostname=host_name(spec.like, spec.node, address) or None,
         restart_policy={"Name": "unless-stopped"},
-        **(pod.options(name, _gateway(network), start) if is_pod else _machine_options(name)),
+        **(pod.options(name, gateway, start) if is_pod else _machine_options(name)),
     )
-
-
-def _gateway(network: Network) -> str:
-    return str(network.attrs["IPAM"]["Config"][0]["Gateway"])
 
 
 def _machine_options(name: str) -> dict[str, Any]:
@@ -220,11 +216,6 @@ def _address(container: Container, spec: NodeSpec) -> str:
     """Return the fixed address in its site's network that a node was created with."""
     endpoint = container.attrs["NetworkSettings"]["Networks"][network_name(spec.lab, spec.site)]
     return str(endpoint["IPAMConfig"]["IPv4Address"])
-
-
-def _ssh_endpoint(container: Container, spec: NodeSpec) -> tuple[str, int]:
-    """Return the address and port of the node's SSH server; those of a pod are its host's."""
-    return pod.endpoint(container) if spec.like == pod.POD else (_address(container, spec), SSH_PORT)
 
 
 def _ensure_keys(container: Container, user: str, client_public: str) -> str:

@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import itertools
 import os
 import stat
 import threading
@@ -28,7 +29,7 @@ class NfsFileSystem:
         self._new_session, self._caller = session, caller
         self._sessions: dict[Identity, Session] = {}
         self._handles: dict[int, Handle] = {}
-        self._next_handle = 1
+        self._numbers = itertools.count(1)
         self._table = threading.Lock()
 
     def __call__(self, operation: str, *arguments: Any) -> Any:
@@ -46,13 +47,6 @@ class NfsFileSystem:
     def _call(self, name: str, *arguments: object, repeated_error: int = 0) -> int:
         session = self._session()
         return session.run(lambda: session.call(name, *arguments), repeated_error=repeated_error) or 0
-
-    def _register(self, handle: Handle) -> int:
-        with self._table:
-            number = self._next_handle
-            self._next_handle += 1
-            self._handles[number] = handle
-        return number
 
     def _stat(self, path: str) -> Stat:
         result = Stat()
@@ -134,7 +128,9 @@ class NfsFileSystem:
             pointer = session.run(action)
             if pointer is None:
                 raise OSError(errno.EIO, "no handle")
-            info.fh = self._register(Handle(session, path, flags, pointer, session.generation))
+            info.fh = next(self._numbers)
+            with self._table:
+                self._handles[info.fh] = Handle(session, path, flags, pointer, session.generation)
         # The server decides where appended data goes, so the kernel must not cache its pages.
         info.direct_io = 1 if info.flags & os.O_APPEND else 0
         return 0

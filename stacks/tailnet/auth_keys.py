@@ -73,7 +73,9 @@ class TailscaleNetwork(pulumi.ComponentResource):
             whole = settings.policy == "own"
             self.policy = policy(settings.tag, ports, whole, settings.relay is not None, pods)
             if whole:
-                requirements = [self._write_policy()]
+                # The provider overwrites only Tailscale's default file.
+                text = json.dumps(self.policy, indent=2)
+                requirements = [tailscale.Acl("tailnet-policy", acl=text, opts=self._child)]
             else:
                 sufficient = self._check_policy(settings.tag, ports, pods)
         description = f"{name[:_LONGEST_NAME]} {epoch(time.time())}"
@@ -97,11 +99,6 @@ class TailscaleNetwork(pulumi.ComponentResource):
         pod_access = access("tailnet-pod-key", pulumi.Output.from_input(self._tag).apply(pod_tag)) if pods else None
         self.access = access("tailnet-key", self._tag, pod_access)
         self.register_outputs({})
-
-    def _write_policy(self) -> pulumi.Resource:
-        """Write the whole policy file. The provider overwrites only Tailscale's default file."""
-        acl: pulumi.Resource = tailscale.Acl("tailnet-policy", acl=json.dumps(self.policy, indent=2), opts=self._child)
-        return acl
 
     def _check_policy(self, tag: str, ports: Sequence[str], pods: Pods) -> pulumi.Output[bool]:
         """Return true if the current policy is sufficient; else the program stops before any machine joins."""

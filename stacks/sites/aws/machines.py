@@ -82,7 +82,7 @@ class AwsInstance(pulumi.ComponentResource):
         image = IMAGES.get(shape.image)
         inputs: dict[str, Any] = {
             "ami": _newest(site.region, shape, image) if image else shape.image,
-            "user_data": created_key.apply(partial(_user_data, site.login_key)),
+            "user_data": created_key.apply(lambda key: user_data(site.login_key, key["private"], key["public"])),
             "root_block_device": {
                 "volume_type": "gp3",
                 "volume_size": shape.disk_gb,
@@ -160,7 +160,3 @@ def _newest(region: str, shape: AwsHead | AwsPool, image: Image) -> pulumi.Outpu
         id=ami.id, root_device_name=ami.root_device_name, block_device_mappings=ami.block_device_mappings
     )
     return apply_check(facts, partial(image_that_fits, shape.image, shape.disk_gb))
-
-
-def _user_data(login_key: str, first_key: dict[str, str]) -> str:
-    return user_data(login_key, first_key["private"], first_key["public"])

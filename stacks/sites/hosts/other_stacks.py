@@ -4,7 +4,6 @@ Reading the output of a stack needs Pulumi, so the caller of `stacks.config.load
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from components.settings.problems import Report, child_path, show_names
@@ -72,17 +71,17 @@ def hosts_of(
         problem = "has both `stack` and `terraform`" if written else "has neither `stack` nor `terraform`"
         report.add(path, problem, "it would be unclear where the hosts are", "write one of them")
         return None
-    if not (source := _source(hosts_from, written[0], path, base_dir, report)):
+    if not (source := _source(hosts_from, written[0], base_dir)):
         return None
-    stack = source.outputs
-    output_path = child_path(path, "output")
-    shown_output = report.value(output_path, output)
+    stack, what, name, fix = source
+    source_path, output_path = child_path(path, written[0]), child_path(path, "output")
+    shown_name, shown_output = report.value(source_path, name), report.value(output_path, output)
     if stack.error:
-        reason = report.value(source.path, stack.error.split(), " ".join)
-        report.add(source.path, f"{source.shown} cannot be read: {reason}", _NO_MACHINES, source.fix)
+        reason = report.value(source_path, stack.error.split(), " ".join)
+        report.add(source_path, f"{shown_name} cannot be read: {reason}", _NO_MACHINES, fix)
         return None
     hosts = stack.outputs.get(output)
-    where = f"{source.what} {source.shown}"
+    where = f"{what} {shown_name}"
     if output in stack.secrets:
         problem = f"{shown_output} is a secret of {where}, or contains one"
         breaks = "names and addresses of hosts are in labels and messages, where a secret must not be"
@@ -124,29 +123,15 @@ def _report_decisions(hosts: Sequence[tuple[Mapping[str, object], str]], report:
     return found
 
 
-@dataclass(frozen=True)
-class _Source:
-    """Where the hosts are: the outputs, what has them, the path of its key, and how to correct that key."""
-
-    outputs: OtherStack
-    what: str
-    shown: str
-    path: str
-    fix: str
-
-
-def _source(hosts_from: Mapping[str, object], key: str, path: str, base_dir: Path, report: Report) -> _Source | None:
-    place = child_path(path, key)
+def _source(hosts_from: Mapping[str, object], key: str, base_dir: Path) -> tuple[OtherStack, str, str, str] | None:
+    """Return the outputs, what has them, its name, and how to correct the name; None for a name that none can have."""
     if key == STACK:
-        if not (name := _stack_name(hosts_from)):
-            return None
         outputs = hosts_from.stack if isinstance(hosts_from, _Read) else OtherStack(error="its outputs were not read")
-        return _Source(outputs, "stack", report.value(place, name), place, _READ_STACK)
+        return (outputs, "stack", name, _READ_STACK) if (name := _stack_name(hosts_from)) else None
     file = hosts_from[key]
     if not isinstance(file, str) or not file.isprintable():
         return None
-    outputs = terraform.read_outputs(inside(base_dir, file))
-    return _Source(outputs, "file", report.value(place, file), place, _READ_FILE)
+    return terraform.read_outputs(inside(base_dir, file)), "file", file, _READ_FILE
 
 
 def _placed(hosts: Sequence[object], path: str, report: Report) -> Iterator[tuple[Mapping[str, object], str]]:
