@@ -124,7 +124,7 @@ def _build_first(client: docker.DockerClient, wanted: list[str], images: Images)
         built = begun.result()
     for tag in wanted:
         if tag == images.control:
-            _build(client, tag, [built.control], {"Dockerfile": CONTROL_DOCKERFILE})
+            _build(client, tag, [built / "control"], {"Dockerfile": CONTROL_DOCKERFILE})
         else:
             node_packages = packages[distribution_of(_like(tag, images))]["cluster" if tag == images.node else "system"]
             _build_node(client, tag, node_packages, packages[USUAL]["helper"], built)
@@ -148,19 +148,19 @@ def install_packages(client: docker.DockerClient, of: Distribution) -> dict[str,
     return {stage: _build(client, "", [dockerfile], texts, arguments, target=stage) for stage in stages}
 
 
-def _build_node(client: docker.DockerClient, tag: str, packages: str, helper: str, built: programs.Programs) -> None:
+def _build_node(client: docker.DockerClient, tag: str, packages: str, helper: str, built: Path) -> None:
     files = [file for file in IMAGE_FOLDER.iterdir() if file.is_file()]
-    files += [built.tailscale, built.tailscaled, built.unit, built.defaults]
+    files += [built / name for name in programs.TAILSCALE_FILES]
     with tempfile.TemporaryDirectory() as folder:
         mount = Path(folder) / "mount.pyz"
         write_nfs_mount(mount)
         _build(client, tag, [*files, mount], arguments={"PACKAGES": packages, "HELPER": helper})
 
 
-def _build_pod(client: docker.DockerClient, tag: str, built: programs.Programs) -> None:
+def _build_pod(client: docker.DockerClient, tag: str, built: Path) -> None:
     mirrors = debian.find_mirrors()
     base = debian.ensure_base(client, mirrors, CACHE)
-    files = [*(machine.FOLDER / "pod").iterdir(), built.tailscale, built.tailscaled]
+    files = [*(machine.FOLDER / "pod").iterdir(), built / "tailscale", built / "tailscaled"]
     _build(client, tag, files, {"sources.list": mirrors.sources_list}, {"BASE": base})
 
 

@@ -6,7 +6,6 @@
 import hashlib
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from cli.file_lock import locked
@@ -20,6 +19,7 @@ CACHE = CHECKOUT / ".tailrack" / "cache"
 
 MODULE = CHECKOUT / "lab" / "control"
 TAILSCALE = "tailscale.com"
+TAILSCALE_FILES = ("tailscale", "tailscaled", "tailscaled.service", "tailscaled.defaults")
 NO_GO = "install Go 1.26 or newer (https://go.dev/dl) and put it on PATH"
 # More memory a compiler, 400 MB at most, for a tenth of its time.
 BUILD_ENV = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -trimpath", "GOGC": "400"}
@@ -34,17 +34,6 @@ LEFT_OUT = (
     *("posture", "qrcodes", "remoteconfig", "routecheck", "serve", "serviceclientprefs", "ssh", "synology"),
     *("syspolicy", "systray", "taildrop", "tailnetlock", "tap", "tpm", "wakeonlan", "webclient"),
 )
-
-
-@dataclass(frozen=True)
-class Programs:
-    """Where the files for the images lie on this machine."""
-
-    tailscale: Path
-    tailscaled: Path
-    unit: Path
-    defaults: Path
-    control: Path
 
 
 def digest(files: Iterable[Path], *texts: str) -> str:
@@ -62,32 +51,23 @@ def sources() -> list[Path]:
     return sorted(file for file in MODULE.glob("*.go") if not file.name.endswith("_test.go"))
 
 
-def ready(cache: Path = CACHE) -> Programs:
-    """Return the programs, built if they are not there. Where another process builds them, it is waited for."""
+def ready() -> Path:
+    """Return the folder with the programs, built if they are not there; wait for another process that builds them."""
     files = [*sources(), MODULE / "go.mod", MODULE / "go.sum", Path(__file__)]
-    folder = cache / f"go-{digest(files)}"
-    with locked(cache / "go.lock"):
-        if (folder / "done").exists():
-            return build(folder)
-        with timed("image: build tailscale, tailscaled and the control server with Go (minutes the first time)"):
-            return build(folder)
+    folder = CACHE / f"go-{digest(files)}"
+    with locked(CACHE / "go.lock"):
+        if not (folder / "done").exists():
+            with timed("image: build tailscale, tailscaled and the control server with Go (minutes the first time)"):
+                build(folder)
+                (folder / "done").touch()
+    return folder
 
 
-def build(folder: Path) -> Programs:
-    """Build, or take from `folder` if they are there, the programs; every module is checked against go.sum.
+def build(folder: Path) -> None:
+    """Build `control` and TAILSCALE_FILES in a folder; every module is checked against go.sum.
 
-    `folder` is named after a digest of the sources by the caller. Raises LabError when Go is missing or a build fails.
+    Raises LabError when Go is missing or a build fails.
     """
-    built = Programs(
-        tailscale=folder / "tailscale",
-        tailscaled=folder / "tailscaled",
-        unit=folder / "tailscaled.service",
-        defaults=folder / "tailscaled.defaults",
-        control=folder / "control",
-    )
-    done = folder / "done"
-    if done.exists():
-        return built
     if shutil.which("go") is None:
         raise LabError(f"Go is missing, and the lab builds Tailscale with it; {NO_GO}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -99,10 +79,8 @@ def build(folder: Path) -> Programs:
     programs = [".", f"{TAILSCALE}/cmd/tailscale", f"{TAILSCALE}/cmd/tailscaled"]
     tags = ",".join(f"ts_omit_{feature}" for feature in LEFT_OUT)
     _go("build", "-tags", tags, "-gcflags", NO_TABLES, "-ldflags", flags, "-o", f"{folder.resolve()}/", *programs)
-    shutil.copyfile(Path(source) / "cmd/tailscaled/tailscaled.service", built.unit)
-    shutil.copyfile(Path(source) / "cmd/tailscaled/tailscaled.defaults", built.defaults)
-    done.touch()
-    return built
+    for name in TAILSCALE_FILES[2:]:
+        shutil.copyfile(Path(source) / "cmd/tailscaled" / name, folder / name)
 
 
 def _go(*arguments: str) -> str:

@@ -29,7 +29,7 @@ def place() -> Path:
     if not is_connected():
         shutil.rmtree(OUT, ignore_errors=True)
         OUT.mkdir()
-        connect(OUT, programs.ready().control)
+        connect(OUT, programs.ready() / "control")
     return OUT
 
 

@@ -134,16 +134,16 @@ def bootstrap(release: str, root: Path, packages: Sequence[str], *words: str) ->
     run(["mmdebstrap", "--quiet", *which, *words, release, str(root), find_mirrors(of=of).main], root=True)
 
 
-def _furnish(root: Path, built: programs.Programs) -> None:
+def _furnish(root: Path, built: Path) -> None:
     """Tailscale as in the lab's image, one login, and nothing of the cluster that starts by itself."""
     for program, path, mode in (
-        (built.tailscale, "usr/bin/tailscale", 0o755),
-        (built.tailscaled, "usr/sbin/tailscaled", 0o755),
-        (built.unit, "usr/lib/systemd/system/tailscaled.service", 0o644),
+        (built / "tailscale", "usr/bin/tailscale", 0o755),
+        (built / "tailscaled", "usr/sbin/tailscaled", 0o755),
+        (built / "tailscaled.service", "usr/lib/systemd/system/tailscaled.service", 0o644),
     ):
         shutil.copyfile(program, root / path)
         (root / path).chmod(mode)
-    flags = re.sub("(?m)^FLAGS=.*", 'FLAGS="--no-logs-no-support"', built.defaults.read_text())
+    flags = re.sub("(?m)^FLAGS=.*", 'FLAGS="--no-logs-no-support"', (built / "tailscaled.defaults").read_text())
     (root / "etc/default/tailscaled").write_text(flags)
     _inside(root, "useradd", "-m", "-s", "/bin/bash", "admin")
     for owner, home in (("root", "root"), ("admin", "home/admin")):
