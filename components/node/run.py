@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from components.node.failure import Failure
@@ -58,6 +59,7 @@ def attempt(
     environment: Mapping[str, str] | None = None,
     quiet: bool = False,
     keep_errors: bool = False,
+    folder: Path | None = None,
 ) -> Ended:
     """Run a program, and return how it ended. It gets no file of ours but its three streams.
 
@@ -66,9 +68,11 @@ def attempt(
     environment  more variables
     quiet        its errors are not written to the log
     keep_errors  its errors are returned, and not written to the log
+    folder       where it runs
     """
     errors = subprocess.PIPE if keep_errors else subprocess.DEVNULL if quiet else _log()
-    process = _start(arguments, environment, stdin, errors, text=True, encoding="utf-8", errors="replace")
+    text = {"text": True, "encoding": "utf-8", "errors": "replace"}
+    process = _start(arguments, environment, stdin, errors, cwd=folder, **text)
     if isinstance(process, Ended):
         return process
     try:
@@ -83,12 +87,12 @@ def attempt(
 
 
 def _start(
-    arguments: tuple[str, ...], environment: Mapping[str, str] | None, stdin: str, stderr: int, **text: Any
+    arguments: tuple[str, ...], environment: Mapping[str, str] | None, stdin: str, stderr: int, **more: Any
 ) -> subprocess.Popen[Any] | Ended:
-    """Start a program in its own session, or return why that failed. `text`: how its streams are decoded."""
+    """Start a program in its own session, or return why that failed. `more`: of Popen."""
     stream = subprocess.PIPE if stdin else subprocess.DEVNULL
     try:
-        return _open(*arguments, environment=environment, stdin=stream, stdout=subprocess.PIPE, stderr=stderr, **text)
+        return _open(*arguments, environment=environment, stdin=stream, stdout=subprocess.PIPE, stderr=stderr, **more)
     except FileNotFoundError:
         return Ended(127, "", f"{arguments[0]}: command not found")
     except OSError as error:

@@ -3,13 +3,13 @@
 import errno
 import json
 import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from components.node.json_part import first_object, objects_in
+from components.validation.this_node import MISSING, TOO_LONG, attempt
 
 BLOCK = 2**20  # bytes of one transfer of a large file
 # Transfers in flight. More of them only queue, and a slow share needs long to finish those that have begun.
@@ -93,15 +93,12 @@ def run_ranks(kind: str, folder: Path, name: str, size: int, ranks: int, limit: 
 
 
 def _run(kind: str, command: list[str], folder: Path, limit: float) -> Reading:
-    try:
-        ended = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=limit, check=False
-        )
-    except FileNotFoundError:
-        raise FioError("fio is not installed: run 'apt-get install fio' there") from None
-    except subprocess.TimeoutExpired:
-        raise FioError(f"fio did not end within {limit:.0f} s") from None
-    return read_fio(ended.stdout, kind, ended.stderr)
+    ended = attempt(*command, seconds=limit, folder=folder)
+    if ended.status == MISSING:
+        raise FioError("fio is not installed: run 'apt-get install fio' there")
+    if ended.status == TOO_LONG:
+        raise FioError(f"fio did not end within {limit:.0f} s")
+    return read_fio(ended.output, kind, ended.errors)
 
 
 def read_fio(output: str, kind: str, errors: str = "") -> Reading:

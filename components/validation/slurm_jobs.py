@@ -9,7 +9,6 @@ import os
 import shlex
 import signal
 import stat
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +26,7 @@ from components.slurm_commands.jobs import Job
 from components.slurm_commands.slurm import SlurmError
 from components.validation.job_files import PROGRAM, job_program
 from components.validation.preflight.drain import ERRORS_OF_SLURM
-from components.validation.this_node import remove
+from components.validation.this_node import attempt, remove
 
 # Long outputs keep their start (ranks and devices) and end (the table); the middle may be a log.
 OUTPUT_LIMIT = 200_000
@@ -166,15 +165,10 @@ def _submit(order: Order) -> _Job:
         (order.folder / name).unlink(missing_ok=True)  # writing to a FIFO would block
         (order.folder / name).write_bytes(data)
     command = ["sbatch", "--parsable", f"--output={order.folder}/output", *options]
-    try:
-        process = subprocess.run(
-            command, cwd=order.folder, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Refused(f"{' '.join(command)}: {error}") from None
-    number = process.stdout.strip().partition(";")[0]
-    if process.returncode or not number.isdecimal():
-        raise Refused(f"{' '.join(command)}: {process.stderr.strip() or process.stdout.strip()}")
+    ended = attempt(*command, seconds=COMMAND_SECONDS, folder=order.folder)
+    number = ended.output.strip().partition(";")[0]
+    if not ended.ok or not number.isdecimal():
+        raise Refused(f"{' '.join(command)}: {ended.errors.strip() or ended.output.strip()}")
     say(f"submitted job {number} for {', '.join(order.nodes)}")
     return _Job(order, int(number), begin=time.monotonic())
 

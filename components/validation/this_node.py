@@ -24,7 +24,8 @@ _OF_ROOT = re.compile(r"^Uid:\t0\t", re.MULTILINE)
 _SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
 
 # Statuses of a command that took too long, cannot be started, or does not exist (components/node/run.py).
-NOT_RUN = (124, 126, 127)
+TOO_LONG, MISSING = 124, 127
+NOT_RUN = (TOO_LONG, 126, MISSING)
 
 
 def node_name() -> str:
@@ -51,10 +52,10 @@ def address_of(interface: str) -> str:
     return socket.inet_ntoa(answer[20:24])
 
 
-def attempt(*command: str, seconds: float) -> Ended:
+def attempt(*command: str, seconds: float, folder: Path | None = None) -> Ended:
     """Run a command of this environment's PATH. Its status is in NOT_RUN if it cannot run or takes too long."""
     environment = {"PATH": os.environ.get("PATH", run.PATH)}
-    return run.attempt(*command, limit=seconds, environment=environment, keep_errors=True)
+    return run.attempt(*command, limit=seconds, environment=environment, keep_errors=True, folder=folder)
 
 
 def output_of(*command: str, seconds: float = 10, must_succeed: bool = False) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from components.node.json_part import first_object, objects_in
 from components.validation.preflight.findings import CommandResult, Finding, finding, line, unjudged
-from components.validation.this_node import NOT_RUN, attempt, node_name
+from components.validation.this_node import MISSING, NOT_RUN, attempt, node_name
 
 CHECK = "DCGM"
 # dcgmErrorSeverity_t of dcgm_errors.h.
@@ -26,7 +26,6 @@ _DOCUMENTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 # The name of the collector's result (collect.py).
 COMMAND = "dcgm health"
 _OVERALL = "Overall Health"
-_MISSING = 127
 
 
 def findings_of(text: str, level: int) -> list[Finding]:
@@ -85,7 +84,7 @@ def _finding(test: str, result: Mapping[str, Any], level: int) -> Finding:
 def diagnosed(level: int, seconds: float) -> list[Finding]:
     """Run dcgmi diag as the current user (nv-hostengine runs the tests) with a time limit."""
     ended = attempt("dcgmi", "diag", "-r", str(level), "-j", seconds=seconds)
-    if ended.status == _MISSING:
+    if ended.status == MISSING:
         return [unjudged(CHECK, "the node has no dcgmi", "install datacenter-gpu-manager")]
     if ended.status in NOT_RUN:
         return [unjudged(CHECK, f"dcgmi diag -r {level} did not end within {seconds:g} s")]
@@ -104,7 +103,7 @@ def diagnose(arguments: Sequence[str]) -> int:
 
 def check_watches(result: CommandResult | None) -> Iterator[Finding]:
     """Yield a warning for each part of a GPU that DCGM does not call healthy."""
-    if result is None or result.status == _MISSING:
+    if result is None or result.status == MISSING:
         return
     if "watches not enabled" in result.output:
         seen = "DCGM watches nothing"

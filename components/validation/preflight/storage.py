@@ -15,7 +15,7 @@ from components.node import kernel
 from components.node.run import attempt
 from components.node.waiting import within
 from components.validation.preflight.findings import Finding, finding
-from components.validation.this_node import load
+from components.validation.this_node import TOO_LONG, load
 from components.validation.untrusted import read_or_default
 
 SHARE, DISK = "share", "disk"
@@ -45,7 +45,7 @@ def read_mounts(text: str) -> Mounts:
 def answers(path: str, seconds: float = ANSWER_SECONDS) -> bool | None:
     """Whether a folder can be accessed; None after a timeout, which leaves a process behind."""
     ended = attempt("stat", "-f", "--", path, limit=seconds, quiet=True)
-    return None if ended.status == 124 else ended.ok
+    return None if ended.status == TOO_LONG else ended.ok
 
 
 def check_share(

@@ -2,7 +2,6 @@
 
 import json
 import math
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from components.measurement_jobs.plan import Node, gpu_measurement, mpi_apart, plan
 from components.measurement_jobs.scopes import Scope, measurement_of
+from components.node.run import Ended
 from components.settings.validation import Nccl, Validation
 from components.validation import figures, measurement_run, nccl_tests, results, slurm_jobs
 from components.validation.model import Measurement
@@ -346,7 +346,7 @@ def test_a_jobs_folder_is_emptied_and_stays_the_same_one(monkeypatch: pytest.Mon
     (folder / "loop").symlink_to(tmp_path)
     (folder / "old").write_text("old")
     seen = folder.stat().st_ino
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess((), 0, "7\n", ""))
+    monkeypatch.setattr(slurm_jobs, "attempt", lambda *_, **__: Ended(0, "7\n"))
     slurm_jobs._submit(Order(folder, ("a",), {"job.sh": "true"}))
     assert {path.name for path in folder.iterdir()} == {"job.sh", "repeat", "tailrack.pyz"}
     assert folder.stat().st_ino == seen

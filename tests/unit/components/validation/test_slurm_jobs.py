@@ -1,13 +1,13 @@
 """Jobs of a measurement as Slurm's own commands show them, played."""
 
 import json
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.node.run import Ended
 from components.slurm_commands import slurm
 from components.slurm_commands.nodes import Node
 from components.validation import slurm_jobs
@@ -16,7 +16,7 @@ from components.validation.slurm_jobs import Limits, Order, run_jobs
 
 def played(monkeypatch: pytest.MonkeyPatch, shown: dict[str, Any]) -> None:
     """Slurm that takes every job as number 7 and shows it so."""
-    monkeypatch.setattr(subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, 0, "7\n", ""))
+    monkeypatch.setattr(slurm_jobs, "attempt", lambda *_, **__: Ended(0, "7\n"))
     job = json.dumps({"jobs": [{"job_id": 7, **shown}]})
     monkeypatch.setattr(slurm, "_run", lambda *_, **__: job)
 
