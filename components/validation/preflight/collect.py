@@ -22,7 +22,9 @@ from components.validation.preflight.adapters import manages_switches
 from components.validation.preflight.findings import HEALTH, CommandResult
 from components.validation.this_node import save, text_of
 
+# Without a persistence daemon, nvidia-smi initialises every GPU first.
 LIMIT_SECONDS = 60
+NOBODY = "nobody"  # <!-- codespell:ignore -->
 # Healthy processes wait for hardware only for moments.
 WAITING_SECONDS = 2
 # With hundreds of processes, the answer for eight GPUs exceeds a megabyte.
@@ -41,7 +43,7 @@ def run(*command: str, as_nobody: bool = False, most: int = MOST_BYTES) -> Comma
     """Run a command with a time limit; `as_nobody` runs it as user nobody."""
     if as_nobody:
         both = ("sh", "-c", 'exec "$@" 2>&1', "sh")
-        ended = as_user("nobody", *both, *command, limit=LIMIT_SECONDS, most=most)  # <!-- codespell:ignore -->
+        ended = as_user(NOBODY, *both, *command, limit=LIMIT_SECONDS, most=most)
     else:
         ended = attempt_bounded(*command, limit=LIMIT_SECONDS, most=most, environment={"LC_ALL": "C"})
     return CommandResult(None if ended.status == 124 else ended.status, ended.output or ended.errors)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.node import kernel
+from components.node import kernel, systemd
 from components.node.run import attempt
 from components.node.waiting import within
 from components.validation.preflight.findings import Finding, finding
@@ -54,7 +54,7 @@ def check_share(
     """Check that the share is mounted. An automount mounts it on access, so the access comes first."""
     if not share:
         return
-    unit = f"{share.strip('/').replace('-', chr(92) + 'x2d').replace('/', '-')}.mount"
+    unit = f"{systemd.name_of_path(share)}.mount"
     answered = answer(share)
     if answered is None:
         remedy = "check that its server (the head node, or storage.node) is up, and the path to it ('tailscale ping')"

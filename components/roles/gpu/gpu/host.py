@@ -15,6 +15,7 @@ from components.node.run import exists, run, succeeds
 from components.node.step.step import Step
 from components.roles.gpu.gpu import nvidia_smi
 from components.roles.gpu.gpu.nvidia_smi import Gpu
+from components.validation.preflight import collect
 from components.validation.preflight.links import DISPLAYS, PCI, SWITCHES, nvidia_devices
 
 PROGRAM, HEALTH_PROGRAM, ROCE_PROGRAM = (f"/usr/local/sbin/tailrack-{name}" for name in ("gpu", "health", "roce"))
@@ -81,9 +82,9 @@ class _Machine:
                 f"install the driver on {self.host} ('ubuntu-drivers install --gpgpu', or nvidia-driver of Debian's "
                 "non-free), then run up again",
             )
-        answer = nvidia_smi.ask("-q", "-x", in_container=self.is_container)
+        answer = collect.nvidia_smi("-q", "-x", as_nobody=self.is_container)
         if answer.status == 0:
-            self.driver, self.gpus = nvidia_smi.read_gpus(answer.text)
+            self.driver, self.gpus = nvidia_smi.read_gpus(answer.output)
             if not self.gpus:
                 raise Failure(
                     f"nvidia-smi succeeds but lists no GPU (on the PCI bus: {' '.join(self.bus)})",
@@ -105,8 +106,8 @@ def check(step: Step, node_gpu_kind: str, node_gpu_count: int) -> None:
     links = 0
     if choice.gpus:
         _require_fabric_manager(machine)
-        answer = nvidia_smi.ask("nvlink", "-s", in_container=machine.is_container)
-        links = nvidia_smi.fewest_links(answer.text) if answer.status == 0 else 0
+        answer = collect.nvidia_smi("nvlink", "-s", as_nobody=machine.is_container)
+        links = nvidia_smi.fewest_links(answer.output) if answer.status == 0 else 0
     if choice.left_out:
         note(f"GPUs that jobs cannot use: {'; '.join(choice.left_out)}")
     step.result("gpus", len(choice.gpus))

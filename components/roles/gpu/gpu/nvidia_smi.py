@@ -1,34 +1,20 @@
-"""Run nvidia-smi, and read its output."""
+"""Read the output of nvidia-smi."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.log import printable
-from components.node.run import attempt
+from components.validation.preflight.collect import LIMIT_SECONDS
+from components.validation.preflight.findings import CommandResult
 from components.validation.preflight.gpu_health import field, number, read_smi
 from components.validation.preflight.links import read_links
-
-# Time limit in seconds: without a persistence daemon it initialises every GPU first.
-LIMIT_SECONDS = 60
-NOBODY = "nobody"  # <!-- codespell:ignore -->
-_MOST_BYTES = 4_000_000
-_TIMEOUTS = (124, 137)
 
 _BRANDS = "nvidia|tesla|geforce|quadro|graphics|generation|edition|server|workstation|blackwell|gpu|with|design"
 _SIZES_AND_BOARDS = r"sxm[0-9]*|pcie|nvl|hbm[0-9]*[a-z]?|[0-9]+gb?|pg[0-9]+(-[0-9]+)?|ac|lc"
 _NO_KINDS = ("all", "gpu", "none", "default", "localhost")
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The exit status of nvidia-smi, and its output with its errors."""
-
-    status: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -59,21 +45,6 @@ def kind_of(product: str) -> str:
     kind = re.sub(r"\brtx a([0-9]{4})\b", r"a\1", kind)
     kind = re.sub(r"-+", "-", re.sub(r"[^a-z0-9-]", "", kind)).strip("-")
     return kind if re.fullmatch(r"[a-z][a-z0-9-]{0,40}", kind) and kind not in _NO_KINDS else "unknown"
-
-
-def ask(*arguments: str, in_container: bool) -> Answer:
-    """Run nvidia-smi.
-
-    In a container it does not run as root, because it would create device files of other GPUs.
-    """
-    words = ("nvidia-smi", *arguments)
-    if in_container:
-        ended = as_user(NOBODY, *words, limit=LIMIT_SECONDS, most=_MOST_BYTES)
-    else:
-        ended = attempt(*words, limit=LIMIT_SECONDS, keep_errors=True)
-    # As a shell shows a signal.
-    status = ended.status if ended.status >= 0 else 128 - ended.status
-    return Answer(status, ended.output + ended.errors)
 
 
 def read_gpus(text: str) -> tuple[str, list[Gpu]]:
@@ -122,18 +93,20 @@ _CAUSES: Mapping[str, tuple[str, str]] = {
 }
 
 
-def failure_of(answer: Answer, bus: str, host: str) -> Failure:
+def failure_of(answer: CommandResult, bus: str, host: str) -> Failure:
     """Return the reason and the remedy for a failure of nvidia-smi. `bus`: the PCI addresses of GPUs."""
-    if answer.status in _TIMEOUTS:
+    if answer.status is None:
         return Failure(
             f"nvidia-smi does not answer within {LIMIT_SECONDS}s: a GPU or its driver hangs",
             f"see 'dmesg | grep -iE \"nvrm|xid\"' on {host}, then restart it: only a restart recovers a GPU that hangs",
         )
-    line = next(filter(None, (printable(line, 200) for line in answer.text.splitlines())), "")
+    line = next(filter(None, (printable(line, 200) for line in answer.output.splitlines())), "")
     for part, (reason, remedy) in _CAUSES.items():
-        if part in answer.text:
+        if part in answer.output:
             return Failure(reason.format(line=line), remedy.format(host=host))
+    # As a shell shows a signal.
+    status = answer.status if answer.status >= 0 else 128 - answer.status
     return Failure(
-        f"nvidia-smi fails with status {answer.status} ({line}); on the PCI bus: {bus or 'no GPU'}",
+        f"nvidia-smi fails with status {status} ({line}); on the PCI bus: {bus or 'no GPU'}",
         f"run nvidia-smi on {host}, and see 'dmesg | grep -i nvrm' there",
     )

@@ -14,7 +14,6 @@ from dataclasses import asdict, astuple
 from components.node import files
 from components.node.accounts import as_user
 from components.node.locks import Lock
-from components.roles.gpu.gpu.nvidia_smi import NOBODY
 from components.roles.jobs.job_hangs import watch
 from components.roles.monitoring.usage.samples import (
     JOBS,
@@ -27,6 +26,7 @@ from components.roles.monitoring.usage.samples import (
     Reading,
     read_gpus,
 )
+from components.validation.preflight.collect import NOBODY
 from components.validation.preflight.gpu_health import bus_address
 from components.validation.preflight.holders import GRES, MINOR, device_numbers_in, devices_of
 
