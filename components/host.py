@@ -56,15 +56,11 @@ class Machine:
 class Host(NodeSettings, Machine):
     """One machine of a stack.
 
-    adopt       whether the machine is in the tailnet already and stays in it, even when it leaves the cluster
-    take_over   whether the machine may be taken from another cluster
     price       price per hour, `2.05 USD`; empty if unknown
     promised_cpus, promised_mb   of a placeholder of an elastic pool, the machine that slurmctld expects; else 0
     relay_port  UDP port if it is the cluster's relay, else empty
     """
 
-    adopt: bool = False
-    take_over: bool = False
     relay_port: str = ""
     price: pulumi.Input[str] = ""
     promised_cpus: int = 0

@@ -261,3 +261,5 @@ class NodeSettings:
     pod: bool = False  # whether it is a container without systemd, a TUN device and mounts (components/roles/pods/pod)
     stage: bool = False  # of a pod: whether jobs' folders are brought there by default (role pod_staging)
     login: bool = False  # whether users log in there, and it runs no jobs
+    adopt: bool = False  # whether it is in the tailnet already and stays in it, even when it leaves the cluster
+    take_over: bool = False  # whether it may be taken from another cluster

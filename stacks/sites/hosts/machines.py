@@ -49,4 +49,4 @@ def _host(node: HostNode, stack: str) -> Host:
     connection = _connection(node.host, _bastion(node.bastion, node.site, stack) if node.bastion else None)
     if (password := node.sudo_password) and node.host.user != "root":
         connection = replace(connection, sudo_password=pulumi.Output.secret(password.get_secret_value()))
-    return host_of(node, connection, adopt=node.host.adopt, take_over=node.host.take_over)
+    return host_of(node, connection)

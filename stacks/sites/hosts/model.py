@@ -212,7 +212,8 @@ def nodes(site: HostsSite, head: Head) -> list[HostNode]:
     shared: dict[str, Any] = {name: getattr(site, name) for name in ("bastion", "sudo_password", "stage")}
 
     def node(host: HostConfig) -> HostNode:
-        own: dict[str, Any] = {"spot": host.spot or site.spot or "", "login": host.login, "pod": site.pods}
+        own: dict[str, Any] = {name: getattr(host, name) for name in ("login", "adopt", "take_over")}
+        own |= {"spot": host.spot or site.spot or "", "pod": site.pods}
         own |= {"price": host.price_per_hour, "host": host, "source": host}
         return HostNode.of(site, head, host.name, host.features, host.gpu, **own, **shared)
 

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 import pulumi
 
-from stacks.sites.local.model import LocalNode, LocalSite
+from stacks.sites.kind import NodeSpec
+from stacks.sites.local.model import LocalSite
 from stacks.sites.machines import Machines, host_of
 
 
-def machines(_sites: Sequence[LocalSite], nodes: Sequence[LocalNode], _stack: str) -> Machines:
+def machines(_sites: Sequence[LocalSite], nodes: Sequence[NodeSpec], _stack: str) -> Machines:
     """Return this machine as a Host. Raises RunError if steps on it would not run as root."""
     if not pulumi.runtime.is_dry_run():
         _require_root()
-    return Machines({node.name: host_of(node, None, adopt=node.adopt, take_over=node.take_over) for node in nodes})
+    return Machines({node.name: host_of(node, None) for node in nodes})
 
 
 def _require_root() -> None:

@@ -1,6 +1,5 @@
 """Settings of the site of this machine, and its only node, the head node."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from components.settings.cluster import Head
@@ -26,16 +25,8 @@ class LocalSite(ExistingMachine, Site):
             report.add((self, "kind"), "is local, but the head node is at another site", breaks, fix)
 
 
-@dataclass(frozen=True)
-class LocalNode(NodeSpec):
-    """The machine that runs tailrack."""
-
-    adopt: bool
-    take_over: bool
-
-
-def nodes(site: LocalSite, head: Head) -> list[LocalNode]:
+def nodes(site: LocalSite, head: Head) -> list[NodeSpec]:
     """Return the head node, if it is at the site."""
     if head.site != site.name:
         return []
-    return [LocalNode.of(site, head, head.name, site.features, site.gpu, adopt=site.adopt, take_over=site.take_over)]
+    return [NodeSpec.of(site, head, head.name, site.features, site.gpu, adopt=site.adopt, take_over=site.take_over)]
