@@ -85,8 +85,7 @@ def _inserted(text: str, mapping: yaml.MappingNode, key: str, value: Any) -> str
             inside -= 1
         return f"{text[:inside]}, {_flow(key)}: {_flow(value)}{text[inside:]}"
     indent = " " * mapping.value[0][0].start_mark.column
-    line_end = text.find("\n", end)
-    line_end = len(text) if line_end < 0 else line_end
+    line_end = f"{text}\n".index("\n", end)
     added = "".join(f"\n{indent}{line}" for line in _yaml({key: value}).splitlines())
     return text[:line_end] + added + text[line_end:]
 
@@ -96,5 +95,4 @@ def _flow(value: Any) -> str:
 
 
 def _yaml(value: Any, flow: bool = False) -> str:
-    text: str = yaml.safe_dump(value, default_flow_style=flow, width=10**6, sort_keys=False)
-    return text
+    return str(yaml.safe_dump(value, default_flow_style=flow, width=10**6, sort_keys=False))

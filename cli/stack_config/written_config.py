@@ -70,8 +70,7 @@ class WrittenConfig:
         """
         for site, host in self._hosts():
             if host.get("name") == name:
-                user = PRESETS.get(str(site.get("preset")))
-                defaults = {"user": user} if user else {}
+                defaults = {"user": user} if (user := PRESETS.get(str(site.get("preset")))) else {}
                 keys: list[str] = ["user", "port", "private_key_file", "bastion"]
                 return {**defaults, **{key: site[key] for key in keys if key in site}, **host}
         return None

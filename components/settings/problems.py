@@ -33,15 +33,19 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """The stack config cannot be used. The message has the first `problems`; `more` is the number beyond them."""
+    """The stack config cannot be used. The message has the first of equal `problems`; `more` were not kept."""
 
     def __init__(self, problems: Iterable[Problem], more: int = 0) -> None:
         self.problems = tuple(problems)
         count = len(self.problems) + more
         title = f"{count} problem{'' if count == 1 else 's'} in the stack config (Pulumi.<stack>.yaml):"
-        lines = [f"  {problem}" for problem in self.problems[:MOST_SHOWN]]
-        if count > MOST_SHOWN:
-            lines.append(f"  and {count - MOST_SHOWN} more; correct these, then run the same command again")
+        alike: dict[tuple[str, str], list[Problem]] = {}
+        for problem in self.problems:
+            alike.setdefault((re.sub(r"\[\d+\]", "", problem.path), problem.text), []).append(problem)
+        shown = [*alike.values()][:MOST_SHOWN]
+        lines = [f"  {one.path}{f' (and {len(like)} more like it)' * bool(like)}: {one.text}" for one, *like in shown]
+        if left := count - sum(map(len, shown)):
+            lines.append(f"  and {left} more; correct these, then run the same command again")
         super().__init__("\n".join([title, *lines]))
 
     def message_for(self, stack: str) -> str:

@@ -33,8 +33,7 @@ def check_pods(config: AnyConfig, report: Report) -> None:
         report.add((config.tailnet, "kind"), "is existing in a stack with pods", breaks, "write another kind")
     if isinstance(config, StackConfig):
         _check_slurm(config, sites, report)
-        for problem in cluster_problems(config):
-            report.problems[problem] = None
+        report.problems |= dict.fromkeys(cluster_problems(config))
     elif config.elastic is not None:
         breaks = "Slurm would wait for such a pod until it goes back: it takes the host's boot for the pod's"
         report.add(f"{ROOT}elastic", "is set for pods", breaks, "remove it, or rent machines with systemd")

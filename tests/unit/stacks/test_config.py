@@ -60,7 +60,7 @@ sites:
   - {name: two, kind: lab, subnet: 10.1.2.0/24, pools: [{name: b, count: 1}, {name: b, count: three}]}
   - {name: two, kind: hosts, hosts: [{name: box, address: 192.0.2.1, user: root, private_key_file: gone}]}
   - {name: three, kind: cloud}
-users: [{name: ada, uid: 12}, {name: ada, uid: 12}, {name: root}, 7, 8, 9, 10]
+users: [{name: ada, uid: 12}, {name: ada, uid: 13}, {name: root}, 7, 8, 9, 10]
 tailnet: {tag: cluster, auth_key: tskey-auth-0123}
 storage: {path: shared, mount: /etc}
 slurm: {settings: {AuthType: none}, partitions: [{name: one, sites: [four]}]}
