@@ -93,7 +93,7 @@ class ExistingMachine(Section):
     features: Features = ()
     """Slurm features of the node, for `--constraint`."""
     adopt: bool = False
-    """The machine is in the cluster's tailnet, by the node's name, and stays; its routes and exit node do too."""
+    """The machine is already in the tailnet, by the node's name, and stays; its routes and exit node do too."""
     take_over: bool = False
     """Take the machine from another cluster; that cluster's files are kept on it, in /var/lib/tailrack/backup."""
 
