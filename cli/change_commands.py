@@ -23,6 +23,7 @@ from cli.pulumi.workspace import PROJECT, CliError
 from cli.report import overall, tables
 from cli.report.last_run import LastRun
 from cli.run_events import Event
+from lab import docker_daemon
 
 STAYS = (
     "Machines that this stack did not create keep their packages, the logs in /var/log/tailrack and the setup scripts "
@@ -140,7 +141,7 @@ def down(arguments: argparse.Namespace, console: Console) -> int:
     progress = Progress(console)
     deployment = open_stack.open_deployment(arguments, progress, open_stack.announced_engine(arguments, console))
     if deployment.written.uses_lab:
-        lab_commands.have_docker()
+        docker_daemon.ensure_daemon()
     if pools := deployment.pools():
         first = " and ".join(f"'{deployment.make.at(pool)('down')}'" for pool in pools)
         raise CliError(f"machines of {', '.join(pools)} are still in this cluster; run {first} first")

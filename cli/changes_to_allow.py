@@ -241,19 +241,11 @@ class Checks:
     def refused(self) -> list[Finding]:
         return sorted(finding for finding in self._findings if finding.name not in self._allowed & {*FINDINGS})
 
-    @property
-    def accepted(self) -> list[Finding]:
-        return sorted(finding for finding in self._findings if finding.name in self._allowed & {*FINDINGS})
-
-    @property
-    def unused(self) -> list[str]:
-        """Return names that the config allows and no finding needs: they would allow a later change unseen."""
-        return sorted(self._allowed - {name for name, _ in self._findings})
-
     def lines(self) -> Iterator[str]:
-        """Give a line for each finding and unused name, refused findings first."""
-        yield from map(refusal, self.refused)
-        for name, text in self.accepted:
+        """Give a line for each finding, refused ones first, and for each name that no finding needs."""
+        refused = self.refused
+        yield from map(refusal, refused)
+        for name, text in sorted(self._findings.keys() - {*refused}):
             yield f"{name}: {text}. Allowed by tailrack:allow."
-        for name in self.unused:
+        for name in sorted(self._allowed - {name for name, _ in self._findings}):
             yield f"tailrack:allow has {name}, but no change needs it. Remove it, or it allows the next change unseen."

@@ -15,17 +15,12 @@ from lab.profiles.machine import PROFILES
 STATE_DIR = ROOT / "lab"
 
 
-def have_docker() -> None:
-    """Start a Docker engine, and install it first if necessary; print both."""
-    docker_daemon.ensure_daemon()
-
-
 def prepare(profiles: Collection[str] = ()) -> None:
     """Start Docker and build the images, with progress. Otherwise the stack does it without showing any.
 
     profiles   the profiles of the config; unknown ones are ignored
     """
-    have_docker()
+    docker_daemon.ensure_daemon()
     tags = images.tags()
     likes = [tags.profiles[like] for like in PROFILES if like in profiles]
     with closing(docker_daemon.connect()) as client:

@@ -8,14 +8,15 @@ sends one. It does not ask a host that has answered again while its step runs.
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from pulumi.automation.events import EngineEvent, StepEventMetadata
+from pulumi.automation.events import EngineEvent
+
+from cli.pulumi.events import opened
 
 REMOTE = "command:remote:"
 # Seconds without a start or an end of a step. Within them the provider gives up hosts that refuse or drop connections
@@ -72,10 +73,17 @@ class SilentHosts:
 
     def on_event(self, event: EngineEvent) -> None:
         """Handle one event of the CLI."""
-        if event.resource_pre_event:
-            self._begun(event.resource_pre_event.metadata)
+        if begun := event.resource_pre_event:
+            state = begun.metadata.new or begun.metadata.old
+            if state and state.custom:  # components do nothing, and the CLI reports no end of them
+                with self._lock:
+                    self._under_way[begun.metadata.urn] = begun.metadata.type
+                    self._changed = self._now()
         elif ended := event.res_outputs_event or event.res_op_failed_event:
-            self._ended(ended.metadata.urn)
+            with self._lock:
+                self._under_way.pop(ended.metadata.urn, None)
+                self._spoken.discard(ended.metadata.urn)
+                self._changed = self._now()
         elif event.stdout_event:  # the CLI writes to stdout only when it is interrupted
             self._stopping.set()
 
@@ -110,19 +118,6 @@ class SilentHosts:
             self.found = {urn: place_of_step[urn] for urn in running}
         await asyncio.to_thread(self._end, self._stopping)
 
-    def _begun(self, metadata: StepEventMetadata) -> None:
-        state = metadata.new or metadata.old
-        if state and state.custom:  # components do nothing, and the CLI reports no end of them
-            with self._lock:
-                self._under_way[metadata.urn] = metadata.type
-                self._changed = self._now()
-
-    def _ended(self, urn: str) -> None:
-        with self._lock:
-            self._under_way.pop(urn, None)
-            self._spoken.discard(urn)
-            self._changed = self._now()
-
     def _run(self) -> None:
         with suppress(asyncio.CancelledError):
             self._loop.run_until_complete(self._watching)
@@ -136,9 +131,7 @@ class SilentHosts:
 
 def place_of(inputs: Mapping[str, Any]) -> Place | None:
     """Return the first host of a step's connection, from inputs exported with secrets; None without a connection."""
-    connection = inputs.get("connection")
-    if isinstance(connection, dict) and isinstance(connection.get("plaintext"), str):
-        connection = json.loads(connection["plaintext"])
+    connection = opened(inputs.get("connection"))
     if not isinstance(connection, dict):
         return None
     proxy = connection.get("proxy")

@@ -58,6 +58,8 @@ class ClusterStack:
             nodes=[hosts[node.name] for node in nodes],
         )
         link, validation = self.cluster.head.link, self.cluster.validation
+        port = f":{config.mlflow.port}" if config.mlflow else ""
+        mlflow = {"mlflow_url": pulumi.Output.concat("http://", link.address, port)} if port else {}
         self.outputs: dict[str, Any] = {
             "cluster": cluster_output(
                 config,
@@ -74,12 +76,6 @@ class ClusterStack:
             "head_link": link.to_outputs(),
             **{f"{name}_password": password for name, password in self.cluster.passwords.items()},
             **rented_output(created.rented, last_run),
-            **self._mlflow(config),
+            **mlflow,
             **({"tailnet_policy": pulumi.Output.from_input(policy)} if (policy := self.tailnet.policy) else {}),
         }
-
-    def _mlflow(self, config: StackConfig) -> dict[str, Any]:
-        """Return MLflow's address, if the config has MLflow."""
-        if config.mlflow is None:
-            return {}
-        return {"mlflow_url": pulumi.Output.concat("http://", self.cluster.head.link.address, f":{config.mlflow.port}")}

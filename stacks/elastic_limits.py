@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from components.settings.problems import ROOT, Problem
 from stacks.config import ConfigError, PoolConfig
@@ -37,9 +36,9 @@ async def may_be_rented(config: PoolConfig, last_run: StackOutputs) -> Allowed:
         return Allowed(config.nodes())
     sites = [site for site in config.sites if isinstance(site, RentedSite)]
     last = (last_run.value("elastic") or {}).get("prices", {})
-    ask = partial(cloud_prices, sites, unpriced, api_keys(config.api_keys), config.currency, last)
+    keys = api_keys(config.api_keys)
     try:
-        prices = await asyncio.to_thread(ask)
+        prices = await asyncio.to_thread(cloud_prices, sites, unpriced, keys, config.currency, last)
     except NoPricesError as error:
         raise _refused(f"is set, and {error}; run the same command again later, or write price_per_hour") from None
     rented = _rented_prices(last_run, config.currency)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import pulumi
@@ -59,8 +58,8 @@ async def rentals(
     nodes = [node for node in nodes if node.name not in without]
     rented = [node for node in nodes if isinstance(node, RentedNode)]
     try:
-        ask = partial(look, sites, rented, keys, stack, last_run.value("rented"), dry_run=pulumi.runtime.is_dry_run())
-        present = await asyncio.to_thread(ask)
+        dry_run, last = pulumi.runtime.is_dry_run(), last_run.value("rented")
+        present = await asyncio.to_thread(look, sites, rented, keys, stack, last, dry_run=dry_run)
     except AccessDeniedError as error:
         raise pulumi.RunError(str(error)) from None
     for message in present.messages:

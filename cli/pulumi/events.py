@@ -32,16 +32,16 @@ def made_of(exported: Mapping[str, Any]) -> Made:
         str(inputs.get("stdin", "")),
         json.loads(stdout["plaintext"]) if is_rpc_secret(stdout) else str(stdout),
         sorted(set(read)),
-        _opened((exported.get("inputs") or {}).get("connection")) or {},
-        _opened((exported.get("inputs") or {}).get("stdin")) or "",
+        opened((exported.get("inputs") or {}).get("connection")) or {},
+        opened((exported.get("inputs") or {}).get("stdin")) or "",
     )
 
 
-def _opened(value: Any) -> Any:
+def opened(value: Any) -> Any:
     """Return a value of an export with secrets as plain values."""
     if is_rpc_secret(value):
-        return _opened(json.loads(value["plaintext"]))
-    return {key: _opened(item) for key, item in value.items()} if isinstance(value, dict) else value
+        return opened(json.loads(value["plaintext"]))
+    return {key: opened(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def shown(values: Mapping[str, Any] | None) -> dict[str, Any]:

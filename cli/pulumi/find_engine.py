@@ -45,13 +45,12 @@ def find_engine(requested: str = "") -> Found:
     on_path, too_old = _on_path()
     if on_path:
         return Found(on_path, f"engine: Pulumi CLI {on_path.version} on PATH")
-    if (INSTALL_ROOT / "bin" / "pulumi").is_file():
-        installed = PulumiCommand(root=str(INSTALL_ROOT), skip_version_check=True)
-        return Found(installed, f"engine: Pulumi CLI {installed.version} installed by an earlier run")
-    problem = _download()
+    earlier = (INSTALL_ROOT / "bin" / "pulumi").is_file()
+    problem = "" if earlier else _download()
     if not problem:
-        downloaded = PulumiCommand(root=str(INSTALL_ROOT), skip_version_check=True)
-        return Found(downloaded, f"engine: Pulumi CLI {downloaded.version}, downloaded to {INSTALL_ROOT}")
+        installed = PulumiCommand(root=str(INSTALL_ROOT), skip_version_check=True)
+        origin = " installed by an earlier run" if earlier else f", downloaded to {INSTALL_ROOT}"
+        return Found(installed, f"engine: Pulumi CLI {installed.version}{origin}")
     reason = "; ".join(filter(None, (too_old, problem)))
     if requested == "cli":
         raise CliError(

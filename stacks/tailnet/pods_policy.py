@@ -34,7 +34,9 @@ async def check_pods_policy(
     Raises RunError if it does not limit pods, before any of them joins.
     """
     try:
-        policy = await asyncio.to_thread(_read, settings)
+        policy = await asyncio.to_thread(
+            lambda: Api(settings.base_url, settings.organization, credentials(settings)).policy()
+        )
     except ApiError as error:
         warn(
             f"the tailnet's policy is not checked, because the pool's credentials cannot read it ({error}): {_RISK}"
@@ -47,7 +49,3 @@ async def check_pods_policy(
             f"console, Access controls; {_RULES}). If the cluster's stack has tailnet.policy: own, set it to print "
             "first"
         )
-
-
-def _read(settings: WayToTailnet) -> dict[str, object]:
-    return Api(settings.base_url, settings.organization, credentials(settings)).policy()

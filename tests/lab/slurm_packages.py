@@ -21,6 +21,7 @@ from components.roles.role import Value, folder_of
 from components.roles.slurm.slurm_release.release import RECIPE
 from components.steps.command_line import render_request, render_whole, whole_command
 from components.steps.composition import Script
+from lab import docker_daemon
 from lab.debian import find_mirrors
 from lab.identity import container_name, lab_id
 from lab.profiles.machine import Like
@@ -138,6 +139,6 @@ def _build(distribution: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    lab_commands.have_docker()
+    docker_daemon.ensure_daemon()
     for name in sys.argv[1:]:
         packages(name)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from pulumi.automation.events import EngineEvent
+from pulumi.runtime.rpc import _special_secret_sig, _special_sig_key
 
 from cli import silent_hosts
 from cli.pulumi import processes as cli_processes
@@ -169,7 +170,10 @@ CONNECTION = {"host": "192.0.2.1", "port": 2222, "user": "root"}
 @pytest.mark.parametrize(
     ("inputs", "shown"),
     [
-        ({"connection": {"plaintext": json.dumps(CONNECTION)}}, "192.0.2.1:2222"),
+        (
+            {"connection": {_special_sig_key: _special_secret_sig, "plaintext": json.dumps(CONNECTION)}},
+            "192.0.2.1:2222",
+        ),
         ({"connection": CONNECTION}, "192.0.2.1:2222"),
         ({"connection": {**CONNECTION, "proxy": {"host": "door", "port": 22}}}, "bastion door:22"),
         ({"create": "true"}, "None"),

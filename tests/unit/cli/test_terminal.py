@@ -68,7 +68,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, play: Play) -> Any:
 
     monkeypatch.setattr(show_commands, "on_head", on_head)
     monkeypatch.setattr(lab_commands, "prepare", lambda _: None)
-    monkeypatch.setattr(lab_commands, "have_docker", lambda: None)
+    monkeypatch.setattr("lab.docker_daemon.ensure_daemon", lambda: None)
     return lambda *words: commands.main(["--state-dir", str(tmp_path), *words])
 
 
