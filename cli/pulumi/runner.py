@@ -169,8 +169,8 @@ class CliRunner:
                 )
             if lock.elsewhere:
                 raise CliError(
-                    f"stack {stack!r} is locked by a run of {lock.user} on {lock.host} (process {lock.pid}, since "
-                    f"{lock.since}); wait for it, or, if that run was killed, run: {self._unlock_command}"
+                    f"stack {stack!r} is locked by a run of {lock.username} on {lock.hostname} (process {lock.pid}, "
+                    f"since {lock.timestamp}); wait for it, or, if that run was killed, run: {self._unlock_command}"
                 )
 
     @property

@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from cli.pulumi.processes import is_cli
+from components.validation.untrusted import read
 
 _FILE = "file://"
 # The CLI (3.260, pkg/backend/diy/lock.go) lists the locks of a stack like this, one per line.
@@ -26,16 +27,16 @@ BUSY = "Another update is currently in progress"
 
 @dataclass(frozen=True)
 class Lock:
-    """One lock; an incomplete file gives one without process, host and time."""
+    """One lock, with the CLI's keys; an incomplete file gives one without process, host and time."""
 
     pid: int = 0
-    user: str = ""
-    host: str = ""
-    since: str = ""
+    username: str = ""
+    hostname: str = ""
+    timestamp: str = ""
 
     @property
     def elsewhere(self) -> bool:
-        return bool(self.host) and self.host != socket.gethostname()
+        return bool(self.hostname) and self.hostname != socket.gethostname()
 
     @property
     def held(self) -> bool:
@@ -46,14 +47,9 @@ class Lock:
     def of_file(cls, content: bytes) -> Lock:
         """Return the lock in a file; any other content counts as an incomplete lock."""
         try:
-            content_ = json.loads(content)
+            return read(cls, json.loads(content))
         except (ValueError, RecursionError):
             return cls()
-        content_ = content_ if isinstance(content_, dict) else {}
-        pid, user, host, time = (content_.get(key) for key in ("pid", "username", "hostname", "timestamp"))
-        if not isinstance(pid, int):
-            return cls()
-        return cls(pid, str(user or ""), str(host or ""), str(time or ""))
 
 
 def locks_in(folder: Path, project: str, stack: str) -> list[Lock]:

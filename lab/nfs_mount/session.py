@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from .caller import Identity
@@ -33,17 +34,15 @@ class Server:
     def __init__(self, name: str, export: str) -> None:
         """Prepare for the server called `name` and its `export`; the name is resolved when it is needed."""
         self.name, self.export = name, export
-        self._address: str | None = None
 
+    @cached_property
     def address(self) -> str:
         """Return the server's IPv4 address (exports name those); raises Lost while it has none."""
-        if self._address is None:
-            try:
-                addresses = socket.getaddrinfo(self.name, 2049, socket.AF_INET, socket.SOCK_STREAM)
-            except socket.gaierror as error:
-                raise Lost(f"cannot resolve {self.name}: {error.strerror}") from error
-            self._address = str(addresses[0][4][0])
-        return self._address
+        try:
+            addresses = socket.getaddrinfo(self.name, 2049, socket.AF_INET, socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            raise Lost(f"cannot resolve {self.name}: {error.strerror}") from error
+        return str(addresses[0][4][0])
 
 
 @dataclass
@@ -169,7 +168,7 @@ class Session:
         self.context = context
         self.generation += 1
         try:
-            self.call("nfs_mount", self.server.address().encode(), self.server.export.encode())
+            self.call("nfs_mount", self.server.address.encode(), self.server.export.encode())
         except OSError:
             self._drop()
             raise
