@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import errno
 import ipaddress
-import json
 import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from components.node import files, systemd
 from components.node.failure import Failure
@@ -33,7 +31,7 @@ from components.roles.network.tailnet.membership import (
     require_adoptable,
     require_new_enough,
 )
-from components.roles.network.tailnet.tailscale import Tailscale, status_of_all
+from components.roles.network.tailnet.tailscale import Tailscale, peers_at
 
 _TUN = "/dev/net/tun"
 _SHARED = ipaddress.IPv4Network("100.64.0.0/10")
@@ -171,22 +169,17 @@ def register(step: Step, values: NodeValues) -> None:
     step.later.append(lambda: step.result("path", _path_to(address)))
 
 
-def _peers_at(address: str) -> list[dict[str, Any]]:
-    peers = ((status_of_all() or {}).get("Peer") or {}).values()
-    return [peer for peer in peers if address in (peer.get("TailscaleIPs") or ())]
-
-
 def _path_to(address: str) -> str:
     """Return the path that tailscaled has found by now: `direct`, `peer-relay`, or else `relay`, the slowest."""
     from components.validation.preflight.tailnet import path_of
 
-    path = next(map(path_of, _peers_at(address)), "")
+    path = next(map(path_of, peers_at(address) or ()), "")
     return path if path in ("direct", "peer-relay") else "relay"
 
 
 def _is_at_its_address(name: str, address: str) -> bool:
     """Return whether the head node's list of the tailnet has this name once at this address."""
-    names = [str(peer.get("DNSName", "")).partition(".")[0] for peer in _peers_at(address)]
+    names = [str(peer.get("DNSName", "")).partition(".")[0] for peer in peers_at(address) or ()]
     return names.count(name) == 1
 
 
@@ -242,8 +235,5 @@ def is_logged_out(address: str) -> bool:
 
     Machines that are not ephemeral stay listed.
     """
-    ended = attempt("tailscale", "status", "--json")
-    return ended.ok and not any(
-        address in (peer.get("TailscaleIPs") or ()) and peer.get("Online") and not peer.get("Expired")
-        for peer in (json.loads(ended.output).get("Peer") or {}).values()
-    )
+    peers = peers_at(address)
+    return peers is not None and not any(peer.get("Online") and not peer.get("Expired") for peer in peers)

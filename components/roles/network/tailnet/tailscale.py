@@ -42,6 +42,14 @@ def status_of_all() -> dict[str, Any] | None:
     return _json("status", "--json")
 
 
+def peers_at(address: str) -> list[dict[str, Any]] | None:
+    """Return the tailnet's machines with an address; None if tailscaled does not answer."""
+    status = status_of_all()
+    if status is None:
+        return None
+    return [peer for peer in (status.get("Peer") or {}).values() if address in (peer.get("TailscaleIPs") or ())]
+
+
 def _json(*words: str) -> dict[str, Any] | None:
     ended = attempt("tailscale", *words, quiet=True)
     try:

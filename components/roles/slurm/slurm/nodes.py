@@ -4,7 +4,6 @@
 `forget`: the same part of all roles' phase `register`, without contacting the node.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,9 +12,9 @@ from components.node import files
 from components.node.failure import Failure
 from components.node.files import File
 from components.node.log import STATE_DIR, note
-from components.node.run import attempt
 from components.node.step.step import Step
 from components.node.waiting import wait_until
+from components.roles.network.tailnet.tailscale import peers_at
 from components.roles.slurm.slurm import controller, folders
 from components.roles.slurm.slurm.controller import offer
 from components.roles.slurm.slurm.folders import BASE, JOB_LIMIT, NODES, POOLS, is_placeholder, placeholder_names
@@ -379,8 +378,5 @@ def _is_silent(name: str) -> bool:
     if (node := slurm.node(name)) and not re.search("DOWN|NOT_RESPONDING", " ".join(node.flags)):
         return False
     address = (files.read(f"{STATE_DIR}/members/{name}/address") or "").strip()
-    status = attempt("tailscale", "status", "--json")
-    if not address or not status.ok:
-        return False
-    peers = (json.loads(status.output).get("Peer") or {}).values()
-    return not any(address in (peer.get("TailscaleIPs") or ()) and peer.get("Online") for peer in peers)
+    peers = peers_at(address) if address else None
+    return peers is not None and not any(peer.get("Online") for peer in peers)
