@@ -94,7 +94,7 @@ def _section(value: Mapping[str, Any]) -> str:
 def _type(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return the type of a key for Pulumi."""
     first, *others = _choices(value)
-    kind = "string" if _is_secret(value) else first.get("type", "string")
+    kind = "string" if _is_secret(value) or isinstance(first.get("type"), list) else first.get("type", "string")
     if "$ref" in first:
         return {"$ref": f"#/types/{_token(_section(first))}"}
     if others and not _is_secret(value):

@@ -28,6 +28,10 @@ class _Untitled(GenerateJsonSchema):
         # pydantic writes a bound beside a validator of ours by its own name, which no editor knows.
         return {_BOUNDS.get(name, name): value for name, value in super().generate_inner(schema).items()}
 
+    def str_schema(self, schema: Any) -> dict[str, Any]:
+        numbers = {"type": ["string", "number"]} if schema.get("coerce_numbers_to_str") else {}
+        return super().str_schema(schema) | numbers
+
 
 def text() -> str:
     """Return the schema as the file has it."""

@@ -42,6 +42,14 @@ def test_editors_refuse_a_number_outside_its_bounds() -> None:
     assert "0 is less than or equal to the minimum of 0" in messages
 
 
+def test_editors_accept_a_number_that_the_config_reads_as_a_text_and_understand_all_patterns() -> None:
+    partition = {"name": "long", "sites": ["one"], "max_time": 60}
+    slurm = {"settings": {"SlurmdTimeout": 300}, "partitions": [partition]}
+    errors = SCHEMA.iter_errors({"config": {"tailrack:slurm": slurm}})
+    assert [error.message for error in errors if list(error.absolute_path) != ["config"]] == []
+    assert '"pattern": "(?' not in text(), "JavaScript has no flags in a pattern"
+
+
 def test_the_help_of_a_key_has_it_and_the_keys_below_with_type_default_and_an_example() -> None:
     told = reference("storage.mounts")
     assert told.startswith("tailrack:storage.mounts\n    a list of mounts; default: none\n")

@@ -61,7 +61,8 @@ MOST_MINUTES = 1080
 
 TimeLimit = Annotated[
     str,
-    Field(coerce_numbers_to_str=True, pattern=f"(?i)^({_TIME}|UNLIMITED|INFINITE)$"),
+    Field(coerce_numbers_to_str=True),
+    must(full(f"(?i){_TIME}|UNLIMITED|INFINITE"), "is not a time limit of Slurm"),
     must(lambda limit: limit.strip("0:-"), "is zero", "Slurm would kill every job in the partition at once"),
     Help("a time limit of Slurm", 'write minutes, "HH:MM:SS", "D-HH:MM" (in quotes) or UNLIMITED'),
 ]
