@@ -21,6 +21,7 @@ from components.node.accounts import as_user
 from components.node.log import note
 from components.node.passwd import user_named
 from components.node.run import Ended
+from components.node.waiting import wait_until
 from components.slurm_commands import slurm
 from components.slurm_commands.jobs import Job
 from components.slurm_commands.slurm import SlurmError
@@ -173,37 +174,26 @@ def _submit(order: Order) -> _Job:
     return _Job(order, int(number), begin=time.monotonic())
 
 
-def _update(job: _Job) -> None:
-    jobs = slurm.jobs_or_none(str(job.number))
-    if not jobs:
-        return  # slurmctld may be busy for a moment; the limits end the wait
-    job.shown = jobs[0]
-    job.state, job.cleans = job.shown.state, "COMPLETING" in job.shown.flags[1:]
-    job.end = job.end if job.cleans and job.end else time.monotonic()
+def _updated(job: _Job) -> _Job:
+    """Return the job as slurmctld has it now. It may be busy for a moment; the limits end the wait."""
+    if jobs := slurm.jobs_or_none(str(job.number)):
+        job.shown = jobs[0]
+        job.state, job.cleans = job.shown.state, "COMPLETING" in job.shown.flags[1:]
+        job.end = job.end if job.cleans and job.end else time.monotonic()
+    return job
 
 
 def _wait(job: _Job, limits: Limits) -> None:
-    _update(job)
-    while job.state in _NOT_STARTED:
-        if time.monotonic() - job.begin >= limits.start:
-            job.waited = f"not started within {limits.start:g}s"
-            say(str(job.shown))
-            return
-        time.sleep(POLL_SECONDS)
-        _update(job)
+    if not wait_until(lambda: _updated(job).state not in _NOT_STARTED, job.begin + limits.start - time.monotonic()):
+        job.waited = f"not started within {limits.start:g}s"
+        say(str(job.shown))
+        return
     say(f"job {job.number}: {job.state}")
-    begin = time.monotonic()
-    while job.state in _NOT_ENDED:
-        if time.monotonic() - begin >= limits.run:
-            job.waited = f"not ended within {limits.run:g}s"
-            return
-        time.sleep(POLL_SECONDS)
-        _update(job)
+    if not wait_until(lambda: job.state not in _NOT_ENDED or _updated(job).state not in _NOT_ENDED, limits.run):
+        job.waited = f"not ended within {limits.run:g}s"
+        return
     # The next program that checks the nodes should find them idle.
-    begin = time.monotonic()
-    while job.cleans and time.monotonic() - begin < CLEAN_SECONDS:
-        time.sleep(POLL_SECONDS)
-        _update(job)
+    wait_until(lambda: not job.cleans or not _updated(job).cleans, CLEAN_SECONDS)
 
 
 def refusing(order: Order, shown: Job | None) -> dict[str, str]:

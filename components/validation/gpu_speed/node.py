@@ -19,6 +19,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any, cast
 
+from components.node.waiting import wait_until
 from components.validation.gpu_speed.judge import FIGURES, SLOW, like, measured
 from components.validation.gpu_speed.one_gpu import measure
 from components.validation.preflight import dcgm
@@ -29,7 +30,6 @@ from components.validation.this_node import node_name, output_of
 LIMIT_SECONDS = 55
 _SMI_SECONDS, _GPU_SECONDS = 20, 15
 Measure = Callable[[str, str], dict[str, Any]]
-_POLL_SECONDS = 0.02
 # Seconds until a killed process counts as one that the kernel cannot end. It is left behind.
 _END_SECONDS = 2
 
@@ -99,12 +99,9 @@ def apart(work: Callable[[], Any], limit: float) -> Any:
         process = os.fork()
         if process == 0:
             _child(work, file.fileno())
-        end = time.monotonic() + limit
-        while not _ended(process):
-            if time.monotonic() > end:
-                _kill(process)
-                return None
-            time.sleep(_POLL_SECONDS)
+        if not wait_until(lambda: _ended(process), limit):
+            _kill(process)
+            return None
         file.seek(0)
         with suppress(ValueError):
             return json.loads(file.read() or b"null")
@@ -132,9 +129,7 @@ def _ended(process: int) -> bool:
 def _kill(process: int) -> None:
     with suppress(OSError):
         os.killpg(process, signal.SIGKILL)
-    end = time.monotonic() + _END_SECONDS
-    while not _ended(process) and time.monotonic() < end:
-        time.sleep(_POLL_SECONDS)
+    wait_until(lambda: _ended(process), _END_SECONDS)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -25,6 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from components.node.waiting import wait_for
 from components.slurm_commands import slurm as slurm_commands
 from components.slurm_commands.nodes import Node as SlurmNode
 from components.validation.preflight import drain
@@ -148,19 +149,18 @@ def set_reason(node: Node, name: str, seconds: float) -> None:
     failure = load(node.shown / "last-failure.json")
     if not isinstance(failure, dict) or failure.get("boot_id") != node.boot_id:
         return
-    end = time.monotonic() + seconds
-    while True:
+
+    def slurms_reason() -> str | None:
         slurm = slurm_of(name)
-        if slurm is not None and slurm.drained and slurm.by == "slurm" and slurm.reason in drain.ERRORS_OF_SLURM:
-            if failure.get("script") == OWN_SCRIPT:
-                check(node, name, instead=True)
-            else:
-                script, line, remedy = (plain(str(failure.get(key) or "")) for key in ("script", "what", "remedy"))
-                update(name, reason=drain.script_reason(slurm.reason, script, line, remedy))
-            return
-        if time.monotonic() >= end:
-            return
-        time.sleep(0.5)
+        is_slurms = slurm and slurm.drained and slurm.by == "slurm" and slurm.reason in drain.ERRORS_OF_SLURM
+        return slurm.reason if slurm and is_slurms else None
+
+    reason = wait_for(slurms_reason, seconds)
+    if reason and failure.get("script") == OWN_SCRIPT:
+        check(node, name, instead=True)
+    elif reason:
+        script, line, remedy = (plain(str(failure.get(key) or "")) for key in ("script", "what", "remedy"))
+        update(name, reason=drain.script_reason(reason, script, line, remedy))
 
 
 def main(arguments: list[str], node: Node | None = None) -> int:
