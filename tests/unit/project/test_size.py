@@ -10,7 +10,7 @@ PROJECT = Path(__file__).parents[3]
 MOST = {
     "lines of code": 48_260,
     "Python files in components/": 323,
-    "lines of code in tests/": 51_367,
+    "lines of code in tests/": 51_368,
     "lines of bash": 1_679,
     "units": 25,
     "timers": 3,

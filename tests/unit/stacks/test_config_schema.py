@@ -42,10 +42,11 @@ def test_editors_refuse_a_number_outside_its_bounds() -> None:
     assert "0 is less than or equal to the minimum of 0" in messages
 
 
-def test_editors_accept_a_number_that_the_config_reads_as_a_text_and_understand_all_patterns() -> None:
+def test_editors_accept_numbers_and_lists_that_the_config_reads_as_a_text_and_understand_all_patterns() -> None:
     partition = {"name": "long", "sites": ["one"], "max_time": 60}
     slurm = {"settings": {"SlurmdTimeout": 300}, "partitions": [partition]}
-    errors = SCHEMA.iter_errors({"config": {"tailrack:slurm": slurm}})
+    sites = [{"name": "one", "kind": "lab", "rdma": ["mlx5_0", "mlx5_3:1"]}]
+    errors = SCHEMA.iter_errors({"config": {"tailrack:slurm": slurm, "tailrack:sites": sites}})
     assert [error.message for error in errors if list(error.absolute_path) != ["config"]] == []
     assert '"pattern": "(?' not in text(), "JavaScript has no flags in a pattern"
 

@@ -28,7 +28,7 @@ FabricName = Annotated[
     must(full(INTERFACE), "is not the name of a network interface, of 15 characters at most"),
 ]
 # `auto`, `none`, or names joined by commas.
-Rdma = Annotated[str, BeforeValidator(_rdma)]
+Rdma = Annotated[str, BeforeValidator(_rdma, json_schema_input_type=str | list[str])]
 
 
 class Roce(Section):
