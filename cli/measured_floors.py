@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +12,13 @@ from cli.stack_config.edit import write_section
 from components.settings.types import NODE
 
 FRACTION = 0.9  # of the lowest run; sound runs of one machine differ by up to 13 % over sockets
-_SECTION, _FLOORS, _FROM = "tailrack:validation", "floors_gb_per_s", "floors_from"
-_TRAINING, _TRAINING_FLOOR = "training", "floor_images_per_second"
 
 
-@dataclass(frozen=True)
-class Floors:
-    """The floors to write into the config.
+def floors(outputs: Mapping[str, Any], make: Make = Make()) -> dict[str, Any]:
+    """Return floors from the last measurement as keys of the section `validation`.
 
-    by_scope   GB/s by scope; `node` is the floor of every single node, from the slowest one
-    training   images per second of each rank; None without a training measurement
-    """
-
-    by_scope: Mapping[str, float] = field(default_factory=dict)
-    training: float | None = None
-
-    def section(self, source: str) -> dict[str, Any]:
-        """Return them as keys of the section `validation`."""
-        trained = {} if self.training is None else {_TRAINING: {_TRAINING_FLOOR: self.training}}
-        return {_FLOORS: dict(self.by_scope), **trained, _FROM: source}
-
-
-def floors(outputs: Mapping[str, Any], make: Make = Make()) -> Floors:
-    """Return floors from the last measurement.
+    `floors_gb_per_s` has GB/s by scope; `node` is the floor of every single node, from the slowest one. With a training
+    measurement, `training` has images per second of each rank.
 
     Raises CliError if any measurement is not sound enough for a floor.
     """
@@ -54,7 +37,11 @@ def floors(outputs: Mapping[str, Any], make: Make = Make()) -> Floors:
     by_scope = {scope.name: _floor(scope.result["busbw_gb_per_s"], scope.result) for scope in scopes(outputs)}
     if nodes := single_nodes(outputs):
         by_scope[NODE] = min(_floor(scope.result["busbw_gb_per_s"], scope.result) for scope in nodes)
-    return Floors(by_scope, _floor(trained["images_per_second"], trained, trained["ranks"]) if trained else None)
+    section: dict[str, Any] = {"floors_gb_per_s": by_scope}
+    if trained:
+        floor = _floor(trained["images_per_second"], trained, trained["ranks"])
+        section["training"] = {"floor_images_per_second": floor}
+    return section
 
 
 def unsound(result: Mapping[str, Any]) -> str:
@@ -77,9 +64,9 @@ def _floor(figure: float, result: Mapping[str, Any], ranks: int = 1) -> float:
     return float(f"{math.floor(value / power + 1e-9) * power:.3g}")
 
 
-def write(path: Path, floors_: Floors, source: str) -> str:
+def write(path: Path, section: Mapping[str, Any], source: str) -> str:
     """Write floors and their source into a stack's config file, and keep the rest. Return the lines of YAML.
 
     Raises CliError with the lines to paste if the file cannot be edited safely.
     """
-    return write_section(path, _SECTION, floors_.section(source), "the floors")
+    return write_section(path, "tailrack:validation", {**section, "floors_from": source}, "the floors")

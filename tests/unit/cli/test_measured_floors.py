@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.measured_floors import Floors, floors, write
+from cli.measured_floors import floors, write
 from cli.pulumi.workspace import CliError
 from cli.stack_config.stack_file import read_stack_file
 
@@ -18,14 +18,19 @@ def result(busbw: float | None = 10.0, **changes: Any) -> dict[str, Any]:
     return {**sound, "busbw_gb_per_s": busbw, "spread": spread, **changes}
 
 
+def section(by_scope: dict[str, float], training: float | None = None) -> dict[str, Any]:
+    trained = {} if training is None else {"training": {"floor_images_per_second": training}}
+    return {"floors_gb_per_s": by_scope, **trained}
+
+
 def outputs(**scopes: dict[str, Any]) -> dict[str, Any]:
     return {"validation": scopes}
 
 
 def test_a_floor_is_nine_tenths_of_the_lowest_run_and_nodes_alone_have_that_of_the_slowest():
-    assert floors(outputs(rack=result())) == Floors({"rack": 8.91})
+    assert floors(outputs(rack=result())) == section({"rack": 8.91})
     alone = {"a": result(365.0, spread=None), "b": result(344.0, spread=None)}
-    assert floors({"validation": {"node": alone, "rack": result()}}) == Floors({"rack": 8.91, "node": 309.0})
+    assert floors({"validation": {"node": alone, "rack": result()}}) == section({"rack": 8.91, "node": 309.0})
 
 
 def trained(**changes: Any) -> dict[str, Any]:
@@ -60,7 +65,7 @@ def test_one_measurement_that_is_not_sound_keeps_all_floors_from_being_written(s
 @pytest.mark.parametrize(("spread", "floor"), [(trained()["spread"], 4950.0), (None, 5400.0)])
 def test_a_training_also_gives_a_floor_for_each_gpu(spread, floor):
     found = floors({**outputs(rack=result()), "training": trained(spread=spread)})
-    assert found == Floors({"rack": 8.91}, floor)
+    assert found == section({"rack": 8.91}, floor)
 
 
 def test_no_measurement_gives_no_floors():
@@ -89,7 +94,7 @@ encryptionsalt: v1:abc
 def written(tmp_path: Path, text: str, values: dict[str, float], training: float | None = None) -> str:
     path = tmp_path / "Pulumi.x.yaml"
     path.write_text(text)
-    write(path, Floors(values, training), SOURCE)
+    write(path, section(values, training), SOURCE)
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
     return path.read_text()
 
@@ -160,7 +165,7 @@ def test_a_file_that_cannot_be_added_to_safely_stays_and_the_lines_to_paste_are_
     path = tmp_path / "Pulumi.x.yaml"
     path.write_text(text)
     with pytest.raises(CliError, match="write these lines") as refused:
-        write(path, Floors({"rack": 8.91}), SOURCE)
+        write(path, section({"rack": 8.91}), SOURCE)
     assert "    rack: 8.91\n" in str(refused.value)
     assert path.read_text() == text
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
