@@ -32,7 +32,7 @@ async def main():
     step("used", base.output("token").apply(lambda token: f"echo {{token}} >&2; exit {code}"))
     for name in ("address", "head", "token"):
         pulumi.export(name, base.output(name))
-    pulumi.export("cpus", base.values["head"]["cpus"])
+    pulumi.export("cpus", base.value("head")["cpus"])
     pulumi.export("none", base.output("none").apply(str))
     pulumi.export("names", sorted(base.secrets))
     forms = ["organization/base", "organization/trial/base"]
@@ -130,7 +130,7 @@ OWN = (
     + """
 async def main():
     before = await read_outputs(f"{pulumi.get_organization()}/trial/{pulumi.get_stack()}")
-    runs = int(before.values.get("runs", 0))
+    runs = int(before.outputs.get("runs", 0))
     used = step("used", pulumi.Config().get("script") or f"echo {runs} earlier")
     pulumi.export("runs", used.stdout.apply(lambda _: runs + 1))
     pulumi.export("token", pulumi.Output.secret("hush-hush-token"))
