@@ -168,5 +168,4 @@ def main(_: Sequence[str]) -> None:
         "peermem": any(path.exists() for path in PEERMEM),
         "dmabuf": "Open Kernel Module" in text_of(DRIVER),
     }
-    name = node_name()
-    sys.stdout.write(line_of(WORD, name, facts) + "\n")
+    sys.stdout.write(line_of(WORD, node_name(), facts) + "\n")

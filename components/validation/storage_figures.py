@@ -2,11 +2,12 @@
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.validation.untrusted import value_of
+from components.validation.untrusted import read
 
 PREFIX = "tailrack-storage"
 RUNS = 3
@@ -64,32 +65,38 @@ def read_storage(output: str) -> dict[tuple[str, str], StorageFigures]:
     """Return the figures in a job's output by node and target, as far as they go. Nothing is raised."""
     parts: dict[tuple[str, str], StorageFigures] = {}
     for line in output.splitlines():
-        # srun may put two lines of different tasks on one: each begins with the prefix.
-        _, _, text = line.partition(f"{PREFIX} ")
-        try:
-            data = json.loads(text) if text else None
-            if isinstance(data, dict):
+        for data in _objects(line):
+            # Missing figures are reported by the verdict.
+            with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
                 place = str(data["node"])[:_LONGEST], str(data["target"])[:_LONGEST]
-                parts[place] = _joined(parts.get(place, StorageFigures()), data)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            continue  # its figures are missing, which the verdict reports
+                parts[place] = _joined(parts.get(place, StorageFigures()), read(StorageFigures, data))
     return parts
 
 
-def _joined(before: StorageFigures, data: Mapping[str, Any]) -> StorageFigures:
-    runs: Mapping[str, tuple[float, ...]] = value_of(Mapping[str, tuple[float, ...]], data.get("runs", {}))
-    runs = {name: runs[name][:RUNS] for name in (*FIGURES, LATE) if name in runs}
-    direct = data.get("direct")
+def _objects(line: str) -> Iterator[Any]:
+    """Yield the data in a line: srun may put the lines of several tasks on one."""
+    _, prefix, text = line.partition(f"{PREFIX} ")
+    while prefix:
+        try:
+            data, end = json.JSONDecoder().raw_decode(text)
+        except (ValueError, RecursionError):
+            return
+        yield data
+        _, prefix, text = text[end:].partition(f"{PREFIX} ")
+
+
+def _joined(before: StorageFigures, part: StorageFigures) -> StorageFigures:
+    runs = {name: part.runs[name][:RUNS] for name in (*FIGURES, LATE) if name in part.runs}
     return StorageFigures(
         {**before.runs, **runs},
-        before.direct if not isinstance(direct, bool) else direct and before.direct is not False,
-        _text(data, "file_system") or before.file_system,
-        _text(data, "written_by") or before.written_by,
-        before.read_only or data.get("read_only") is True,
-        {**before.checkpoint, **value_of(Mapping[str, float], data.get("checkpoint", {}))},
-        before.problem or _text(data, "problem"),
+        before.direct if part.direct is None else part.direct and before.direct is not False,
+        _one_line(part.file_system) or before.file_system,
+        _one_line(part.written_by) or before.written_by,
+        before.read_only or part.read_only,
+        {**before.checkpoint, **part.checkpoint},
+        before.problem or _one_line(part.problem),
     )
 
 
-def _text(data: Mapping[str, Any], name: str) -> str:
-    return " ".join(str(data.get(name) or "").split())[:_LONGEST]
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST]

@@ -57,17 +57,13 @@ class Machine:
     def ports(self) -> list[adapters.Port]:
         return adapters.data_ports(self.health, self.root)
 
-    @property
-    def pci(self) -> Path:
-        return self.root / "sys/bus/pci/devices"
-
     @cached_property
     def on_the_bus(self) -> list[str]:
-        return links.nvidia_devices(links.DISPLAYS, self.pci)
+        return links.nvidia_devices(links.DISPLAYS, self.root / "sys/bus/pci/devices")
 
     @cached_property
     def switches(self) -> int:
-        return len(links.nvidia_devices(links.SWITCHES, self.pci))
+        return len(links.nvidia_devices(links.SWITCHES, self.root / "sys/bus/pci/devices"))
 
     @cached_property
     def virtual(self) -> bool | None:

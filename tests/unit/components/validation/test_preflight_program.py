@@ -105,19 +105,17 @@ def test_a_check_that_fails_takes_no_other_with_it(monkeypatch: pytest.MonkeyPat
         raise RuntimeError("nobody thought of it")
 
     monkeypatch.setattr(adapters, "check_ports", broken)
-    argument = {"nodes": {"a1": {"address": "", "site": "x", "gpus": ""}}, "fabric": {}}
-    found = run(Machine(main.task_of(json.dumps(argument), "a1").gpus, None), JOB)
+    found = run(Machine(0, None), JOB)
     assert [item["seen"] for item in found if item["check"] == "InfiniBand port"] == ["the check failed: RuntimeError"]
 
 
 @pytest.fixture
 def lossy() -> Iterator[Callable[[int], socket.socket]]:
     """Return a function that connects to a node that takes so many bytes and then nothing more."""
-    made = [socket.socketpair()]
+    here, there = socket.socketpair()
     stop = threading.Event()
 
     def connect(count: int) -> socket.socket:
-        here, there = made[0]
         there.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
         def take() -> None:
@@ -131,9 +129,8 @@ def lossy() -> Iterator[Callable[[int], socket.socket]]:
 
     yield connect
     stop.set()
-    for pair in made:
-        for each in pair:
-            each.close()
+    here.close()
+    there.close()
 
 
 def test_a_path_that_loses_a_mebibyte_is_found(

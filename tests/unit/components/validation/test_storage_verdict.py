@@ -151,3 +151,8 @@ def test_text_of_a_node_is_short_and_on_one_line() -> None:
     figures = read_storage(line_of("l1", "share", problem="a\nb" + "c" * 9999))["l1", "share"]
     assert figures.problem.startswith("a bccc")
     assert len(figures.problem) == 400
+
+
+def test_lines_of_two_nodes_that_srun_put_on_one_are_both_read() -> None:
+    lines = "".join(line_of(node, "share", problem="the folder tailrack-storage is full") for node in ("l1", "l2"))
+    assert [*read_storage(f"srun: {lines}\n")] == [("l1", "share"), ("l2", "share")]
