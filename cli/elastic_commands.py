@@ -30,12 +30,8 @@ def elastic(arguments: argparse.Namespace, console: Console) -> None:
     if deployment.written.uses_lab:
         lab_commands.prepare(deployment.written.profiles)
     command = [sys.executable, "-m", "cli", "--stack", arguments.stack, "--engine", arguments.engine]
-    command += [
-        "--config-file",
-        str(arguments.config_file.resolve()),
-        "--state-dir",
-        str(arguments.state_dir.resolve()),
-    ]
+    command += ["--config-file", str(arguments.config_file.resolve())]
+    command += ["--state-dir", str(arguments.state_dir.resolve())]
 
     def start(machines: Sequence[str]) -> Run:
         return Run(command, machines, folder / "rent.json")

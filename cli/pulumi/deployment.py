@@ -112,7 +112,8 @@ class Deployment:
         try:
             values, secrets = self._config_values()
             others = {name: self.other_stack(name) for name in other_stacks_of(values)}
-            return load(values, [path for path, _ in secrets], self.workspace.project, other_stacks=others)
+            paths = [path for inside in secrets.values() for path, _ in inside]
+            return load(values, paths, self.workspace.project, other_stacks=others)
         except ConfigError as error:
             raise CliError(error.message_for(self.workspace.stack)) from None
         except FileError as error:

@@ -203,8 +203,9 @@ def write_private(path: Path, text: str, *, keep: bool = False, mode: int = 0o60
     """
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         fresh = Path(folder) / path.name
-        fresh.touch(mode)
+        fresh.touch(0o600)
         fresh.write_text(text, encoding="utf-8")
+        fresh.chmod(mode)
         if not keep:
             fresh.replace(path)
             return

@@ -31,7 +31,7 @@ _ROOT_KEYS = {"config", "encryptedkey", "encryptionsalt", "environment", "secret
 # its name and the final byte).
 LARGEST = 512 * 1024  # bytes of a stack's file with comments; a run reads it several times
 _HOSTS_FILE = "list the hosts of a site in a file, and set hosts_file to its name (docs/config.md)"
-Secrets = list[tuple[str, str]]  # each with its path; two paths of odd keys may be the same
+Secrets = dict[str, list[tuple[str, str]]]  # by top-level key: each one's path and text; odd keys may share a path
 _VARIABLE, _LONGEST = "PULUMI_CONFIG=", 128 * 1024 - 1
 
 
@@ -111,8 +111,8 @@ def load_config(project_dir: Path, config_file: Path) -> Config:
     if not isinstance(project.get("name"), str):
         raise CliError("Pulumi.yaml has no name; restore the file: git checkout Pulumi.yaml")
     values, secrets = config_values(config_file, os.environ)
-    keys = [key for key in values if any(re.match(rf"{re.escape(key)}([.\[]|$)", path) for path, _ in secrets)]
-    return Config(project["name"], passphrase(), values, keys, [text for _, text in secrets])
+    texts = [text for inside in secrets.values() for _, text in inside]
+    return Config(project["name"], passphrase(), values, list(secrets), texts)
 
 
 def check_for_cli(config_file: Path, environment: Mapping[str, str]) -> None:
@@ -150,8 +150,9 @@ def config_values(
     opener = ConfigSecrets(content.get("encryptionsalt") or "", file.name, environment)
     if "encryptionsalt" in content:
         _ = opener.salt
-    secrets: Secrets = []
-    return {key: _text(_decrypted(key, item, opener, secrets)) for key, item in content["config"].items()}, secrets
+    secrets: Secrets = {key: [] for key in content["config"]}
+    values = {key: _text(_decrypted(key, item, opener, secrets[key])) for key, item in content["config"].items()}
+    return values, {key: inside for key, inside in secrets.items() if inside}
 
 
 def passphrase(environment: Mapping[str, str] | None = None) -> str:
@@ -169,8 +170,8 @@ def passphrase(environment: Mapping[str, str] | None = None) -> str:
         raise CliError("PULUMI_CONFIG_PASSPHRASE_FILE is not text; set it to the file with the passphrase") from None
 
 
-def _decrypted(path: str, value: Any, opener: ConfigSecrets, secrets: Secrets) -> Any:
-    """Return the value at a path with its `secure:` parts decrypted, and add their texts to `secrets`."""
+def _decrypted(path: str, value: Any, opener: ConfigSecrets, secrets: list[tuple[str, str]]) -> Any:
+    """Return the value at a path with its `secure:` parts decrypted, and add their paths and texts to `secrets`."""
     if isinstance(value, list):
         return [_decrypted(child_path(path, index), item, opener, secrets) for index, item in enumerate(value)]
     if not isinstance(value, dict):

@@ -77,7 +77,7 @@ def parse(
     """Return the checked config of a stack; without `model`, of a cluster.
 
     `raw` has parsed values by top-level key, without `tailrack:`. Relative key files start at `base_dir`.
-    `secret_keys` are the top-level keys that hold a Pulumi secret. Raises ConfigError with every problem.
+    `secret_keys` are the paths of secrets; a top-level key hides its section. Raises ConfigError with every problem.
     """
     return _checked(raw, model, base_dir, Report(ROOT + key for key in secret_keys))
 

@@ -106,11 +106,12 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
 
 def _no_key(base_dir: Path, file: str, host: Mapping[str, object]) -> tuple[str, str, tuple[str, ...]]:
     """Return the problem and the remedy of a host without a key in the site's file, and the keys that find it there."""
-    problem = f"known_hosts_file {shown(file)} does not exist"
+    fix = "run `make trust STACK=...`, which shows keys and asks before it records them"
     if inside(base_dir, file).exists():
         address = f"{shown(host.get('address'))}, port {shown(host.get('port', 22))}"
         problem = f"{shown(file)} has no usable key of {shown(host.get('name'))} ({address})"
-    fix = "run `make trust STACK=...`, which asks before it records keys, or correct the name"
+    else:
+        problem, fix = f"known_hosts_file {shown(file)} does not exist", f"{fix}, or correct the file's name"
     return f"missing: {problem}", fix, _FINDS_KEY
 
 
@@ -128,8 +129,8 @@ def _rows(file: Path, path: str, report: Report) -> list[tuple[object, str]] | N
         read = _read_csv if Path(os.path.realpath(file)).suffix.lower() == ".csv" else _read_hosts
         return read(file, path)
     except (FileError, OSError, UnicodeDecodeError, csv.Error) as error:
-        problem = f"{shown(file)} cannot be read ({type(error).__name__})"
-        problem = str(error) if isinstance(error, FileError) else problem
+        unread = f"{shown(file)} cannot be read ({type(error).__name__})"
+        problem = str(error) if isinstance(error, FileError) else unread
         fix = "write a CSV file with a header line, or a YAML file with a list `hosts`; both use the keys of `hosts`"
         report.add(path, problem, "the site would have no machines", fix)
         return None
