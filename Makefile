@@ -190,7 +190,7 @@ test-rest: setup-dev .tailrack/packages/pulumi_tailscale ## run what test-all ha
 test-all: test test-rest ## run all tests but faults, virtual machines and GPUs: an hour
 
 # No setup: the machine may lack a network, and the archives contain everything (tests/gpu/pack.py).
-test-gpu: ## run tests on a machine with two NVIDIA GPUs and no network; archives: python -m tests.gpu.pack
+test-gpu: ## run tests on a machine with NVIDIA GPUs and no network; archives: python -m tests.gpu.pack
 	@tests/gpu/run.sh
 
 test-machines: setup-dev ## run tests on QEMU virtual machines with their own kernels; SHORT=yes: the short form

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cli.pulumi.find_engine import Found
 from tests.gpu.machines import CONTROL, FABRIC, PLACE, PROGRAM, Machine, run
 from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config
@@ -54,6 +56,11 @@ class GpuCluster(ClusterUnderTest):
     def on_gpus(self) -> bool:
         """Whether there are GPUs, and this is no rehearsal."""
         return bool(self.machines["c"].gpus)
+
+    def need(self, gpus: int) -> None:
+        """Skip a test where c has fewer GPUs."""
+        if len(self.machines["c"].gpus) < gpus:
+            pytest.skip(f"{gpus} GPUS ARE NOT TESTED: this machine has fewer")
 
     def measured(self, **validation: Any) -> None:
         """Bring it up, measured quickly, but for what `validation` asks."""

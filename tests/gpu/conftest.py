@@ -21,7 +21,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.fixture(scope="session")
 def gpus() -> list[Gpu]:
-    """Two GPUs or more; none where this is a rehearsal."""
+    """The GPUs of this machine; none where this is a rehearsal."""
     if not PROGRAMS.exists():
         pytest.skip("REAL GPUS ARE NOT TESTED: tests/gpu runs by `make test-gpu` alone, in the tree of a machine")
     return gpus_here()
@@ -36,11 +36,14 @@ def real(gpus: list[Gpu]) -> None:
 
 @pytest.fixture(scope="session")
 def machines(gpus: list[Gpu]) -> Iterator[dict[str, Machine]]:
-    """A head node without a GPU, two nodes with one GPU each and a fabric between them, one with all GPUs."""
+    """A head node without a GPU, two nodes with one GPU each and a fabric between them, one with all GPUs.
+
+    NCCL takes the same GPU of two machines for two GPUs, so one is enough for all of them.
+    """
     made = [
         Machine("head", 2, fabric=True),
         Machine("a", 3, gpus[:1], fabric=True),
-        Machine("b", 4, gpus[1:2], fabric=True),
+        Machine("b", 4, gpus[1:2] or gpus, fabric=True),
         Machine("c", 5, gpus),
     ]
     boot(made)

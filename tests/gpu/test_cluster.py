@@ -50,14 +50,15 @@ def test_nodes_have_the_gpus_that_are_theirs(cluster: GpuCluster) -> None:
 
 @pytest.mark.usefixtures("real")
 def test_every_scope_passes_on_gpus(cluster: GpuCluster, scopes: dict[str, dict[str, Any]]) -> None:
+    several = len(cluster.machines["c"].gpus) > 1
     assert {name: (found["backend"], found["verdict"]) for name, found in scopes.items()} == dict.fromkeys(
-        ("rack", "box", "cross-site", "node c"), ("nccl-tests", "PASS")
+        ("rack", "cross-site", *(("box", "node c") if several else ())), ("nccl-tests", "PASS")
     )
-    assert scopes["node c"]["ranks"] == len(cluster.machines["c"].gpus)
+    assert not several or scopes["node c"]["ranks"] == len(cluster.machines["c"].gpus)
 
 
-@pytest.mark.usefixtures("real")
 def test_one_node_uses_its_nvlink(cluster: GpuCluster, scopes: dict[str, dict[str, Any]]) -> None:
+    cluster.need(2)
     if "GB/s" not in cluster.run("c", "nvidia-smi nvlink -s"):
         pytest.skip("NVLINK IS NOT TESTED: the GPUs of this machine have none")
     assert (scopes["node c"]["transport"], scopes["node c"]["expected_transport"]) == ("NVLink", "NVLink")

@@ -65,15 +65,15 @@ def test_a_job_without_gpus_opens_none(cluster: GpuCluster, words: str) -> None:
     assert seen_by(cluster, words) == {"cuda": [], "files": []}
 
 
-@pytest.mark.usefixtures("real")
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_job_opens_as_many_gpus_as_it_asked_for(cluster: GpuCluster, count: int) -> None:
+    cluster.need(2)
     seen = seen_by(cluster, f"--gpus={count}")
     assert (len(seen["cuda"]), len(seen["files"])) == (count, count)
 
 
-@pytest.mark.usefixtures("real")
 def test_two_jobs_at_once_have_different_gpus(cluster: GpuCluster) -> None:
+    cluster.need(2)
     hold = "sbatch --parsable -w c -n1 --gpus=1 --output=held --wrap 'gpus-seen; sleep 300'"
     number = cluster.run_as("ada", "head", hold).strip()
     try:

@@ -40,8 +40,7 @@ def test_busbw_is_that_of_the_same_program_by_hand(
     cluster: GpuCluster, scope: str, nodes: str, count: int, collective: str
 ) -> None:
     machines = [cluster.machines[name] for name in nodes]
-    if count > len(machines[0].gpus):
-        pytest.skip(f"{count} GPUS ARE NOT TESTED: this machine has fewer")
+    cluster.need(count)
     interface, name = FABRIC if len(nodes) > 1 else "eth0", f"{collective}-{nodes}-{count}"
     program = PROGRAM.replace("all_reduce", collective)
     hand, measured, runs = [], [], []
@@ -63,6 +62,7 @@ def test_busbw_is_that_of_the_same_program_by_hand(
 
 
 def test_four_collectives_are_measured_in_one_job_whose_process_drives_two_gpus(cluster: GpuCluster) -> None:
+    cluster.need(2)
     more = ["all_gather", "alltoall", "reduce_scatter"]
     nccl = asked("node", program=str(Path(PROGRAM).parent), more_collectives=more, gpus_per_node=2, gpus_per_process=2)
     cluster.measured(nodes=["c"], nccl=nccl, rerun="four")
@@ -75,6 +75,7 @@ def test_four_collectives_are_measured_in_one_job_whose_process_drives_two_gpus(
 
 
 def test_a_floor_above_the_measured_value_fails_without_another_measurement(cluster: GpuCluster) -> None:
+    cluster.need(2)
     nccl = asked("node")
     cluster.measured(nodes=["c"], nccl=nccl, rerun="floor", floors_gb_per_s={"node": 1})
     before = result(cluster, "node")

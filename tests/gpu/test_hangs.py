@@ -53,6 +53,7 @@ def python(cluster: GpuCluster) -> Iterator[str]:
     ],
 )
 def test_the_rank_that_stopped_is_named_with_its_node(cluster: GpuCluster, python: str, nodes: str, words: str) -> None:
+    cluster.need(2 if nodes == "c" else 1)
     names = nodes.split(",")
     # Slurm orders nodes by the time they joined, so rank 0 is not always on the first by name.
     first = "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -1) MASTER_PORT=29517"

@@ -14,8 +14,6 @@ from tests.gpu.cluster import GpuCluster
 from tests.gpu.machines import PLACE, PROGRAM
 from tests.lab.cluster import eventually
 
-pytestmark = pytest.mark.usefixtures("real")
-
 FOLDER = PLACE / "disk/head/shared/home/ada/.tailrack/validation/box"
 # Seconds of traffic at the one size that is judged.
 ASKED = {**dict.fromkeys(("min_bytes", "max_bytes", "gate_bytes", "socket_max_bytes"), "8G"), "iterations": 100}
@@ -30,6 +28,7 @@ if [ ! -e "$SLURM_SUBMIT_DIR/table.2" ] || [ -e "$SLURM_SUBMIT_DIR/table.3" ]; t
 @pytest.fixture(scope="module", autouse=True)
 def unguarded(cluster: GpuCluster) -> Iterator[None]:
     """A cluster without the look before each job, which keeps jobs, the measurement's too, off GPUs in others' use."""
+    cluster.need(2)
     cluster.config["tailrack:health"] = {"enabled": False}
     yield
     del cluster.config["tailrack:health"]

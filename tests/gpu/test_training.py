@@ -53,6 +53,7 @@ def test_each_task_of_a_job_has_a_gpu_of_its_own(cluster: GpuCluster) -> None:
 def test_pytorchs_all_reduce_runs_as_the_example_has_it(
     cluster: GpuCluster, python: str, name: str, words: str, least: float
 ) -> None:
+    cluster.need(1 if words else 2)
     venv = str(Path(python).parents[1])
     told = cluster.ended("jobs", f"--export=ALL,VENV={venv} {words or cluster.all_gpus} nccl.sh")
     rates = [float(rate) for rate in re.findall(r"([\d.]+) GB/s bus bandwidth over \d ranks", told)]
@@ -108,6 +109,7 @@ def test_a_floor_above_the_training_result_fails_without_another_run(cluster: Gp
 
 
 def test_fsdp_of_the_benchmarks_model_is_as_fast_on_all_gpus_as_it_says(cluster: GpuCluster, python: str) -> None:
+    cluster.need(2)
     rates = {}
     for name, words in (("one GPU", "-w a -N1 --gpus-per-node=1 -n1 -c8"), ("all of a node", cluster.all_gpus)):
         job = f"srun --kill-on-bad-exit=1 {python} benchmark.py {WARMUP} {STEPS} fsdp"
