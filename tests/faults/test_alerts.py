@@ -83,10 +83,9 @@ LATER = {"AlertmanagerSilent": {"instance": "head"}, "MachineSilent": {"instance
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """One site with all that alerts are about; the share is a small disk, and all of it is broken."""
-    made = make_cluster("alerts")
+    made = make_cluster("alerts", one_site=True)
     own_machine(made.lab, "head", site="cloud-a")
     small_disk(made, tmp_path_factory.mktemp("disk") / "share")
-    made.config["tailrack:sites"].pop()
     made.config["tailrack:sites"][0]["pools"][0] |= {"count": 2, "price_per_hour": 2.5}
     made.config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1000}
     _, sealer = sealer_of(made)

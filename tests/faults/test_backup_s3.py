@@ -49,8 +49,7 @@ class InS3:
 @pytest.fixture(scope="module")
 def s3(make_cluster: MakeCluster) -> InS3:
     """The head node and a1, without backups at first; the server runs."""
-    made = make_cluster("s3")
-    made.config["tailrack:sites"].pop()
+    made = make_cluster("s3", one_site=True)
     made.config["tailrack:accounting"] = {"enabled": False}
     _, sealer = sealer_of(made)
     made.up_ok()

@@ -37,8 +37,7 @@ esac
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster) -> Cluster:
     """The head node and a1, which has two GPUs, with accounting."""
-    made = make_cluster("clustermax")
-    made.config["tailrack:sites"].pop()
+    made = make_cluster("clustermax", one_site=True)
     made.config["tailrack:accounting"] = {}
     made.config["tailrack:profiling"] = True
     # The audit looks for metrics of other users.

@@ -38,8 +38,7 @@ def play(cluster: Cluster, width: int = 16, *, remap: bool = False) -> None:
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster) -> Cluster:
     """The head node and a1, which has four GPUs, with the deep check on."""
-    made = make_cluster("gpuspeed")
-    made.config["tailrack:sites"].pop()
+    made = make_cluster("gpuspeed", one_site=True)
     made.config["tailrack:health"] = {"deep_check": {"every_hours": 24, "minutes": 3}}
     made.up_ok()
     made.give_gpus("a1", range(GPUS), FAKE, shown(4))

@@ -45,8 +45,7 @@ http.server.HTTPServer((config["server"]["http_addr"], int(config["server"]["htt
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster) -> Cluster:
     """One site, with a Grafana whose address nobody answers at."""
-    made = make_cluster("panels")
-    made.config["tailrack:sites"].pop()
+    made = make_cluster("panels", one_site=True)
     made.config["tailrack:monitoring"] = {
         "grafana": {"source": "http://127.0.0.1:9/grafana.tar.gz", "sha256": "0" * 64}
     }

@@ -38,9 +38,8 @@ http.server.HTTPServer(("0.0.0.0", 8099), Hook).serve_forever()
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster) -> Cluster:
     """One site. No one answers at the mail server's port yet."""
-    made = make_cluster("mail")
+    made = make_cluster("mail", one_site=True)
     own_machine(made.lab, "head", site="cloud-a")
-    made.config["tailrack:sites"].pop()
     made.config["tailrack:sites"][0]["pools"][0]["count"] = 1
     _, sealer = sealer_of(made)
     made.config["tailrack:job_reports"] = {

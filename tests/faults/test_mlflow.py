@@ -18,8 +18,7 @@ Cluster = ClusterUnderTest
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster) -> Cluster:
     """One site, up without MLflow first: the folder of wheels is put on the head node by its owner."""
-    made = make_cluster("flow")
-    made.config["tailrack:sites"].pop()
+    made = make_cluster("flow", one_site=True)
     made.config["tailrack:users"].append({"name": "bob", "uid": 6002})
     made.up_ok()
     # As a user would find it: pip reaches nothing from here, and that takes neither nodes nor jobs along.

@@ -29,8 +29,7 @@ UNITS = {"head": ("tailrack-prometheus", "tailrack-node-exporter"), "a1": ("tail
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster) -> Cluster:
     """One site, with monitoring as it is where nothing but the section is written."""
-    made = make_cluster("meter")
-    made.config["tailrack:sites"].pop()
+    made = make_cluster("meter", one_site=True)
     made.config["tailrack:sites"][0]["pools"][0]["count"] = 2
     made.config["tailrack:monitoring"] = {}
     made.up_ok()

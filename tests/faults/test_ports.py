@@ -65,9 +65,8 @@ RUNTIME = r"[Service]\nEnvironment=XDG_RUNTIME_DIR=/run/user/%%i\n"
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster) -> Cluster:
     """One site with what listens at ports and needs nothing of the internet."""
-    made = make_cluster("hold")
+    made = make_cluster("hold", one_site=True)
     own_machine(made.lab, "head", site="cloud-a")
-    made.config["tailrack:sites"].pop()
     made.config["tailrack:sites"][0]["pools"][0]["count"] = 1
     made.config["tailrack:accounting"] = {"enabled": True}
     _, sealer = sealer_of(made)

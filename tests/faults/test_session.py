@@ -50,8 +50,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster, key: Path, tmp_path_factory: pytest.TempPathFactory) -> ClusterUnderTest:
     """A head node and a1, the only node that takes jobs. ada has a stub of Jupyter in ~/venv."""
-    made = make_cluster("session")
-    made.config["tailrack:sites"].pop()
+    made = make_cluster("session", one_site=True)
     made.config["tailrack:slurm"]["settings"] = {"PrologFlags": "Contain"}
     public = key.with_suffix(".pub").read_text(encoding="utf-8").strip()
     made.config["tailrack:users"] = [{"name": "ada", "uid": 6001, "keys": [public]}, {"name": "bob", "uid": 6002}]

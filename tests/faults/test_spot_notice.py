@@ -37,8 +37,7 @@ wait
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster) -> Cluster:
     """The head node, which runs jobs, and a1, which AWS may take back."""
-    made = make_cluster("spot")
-    made.config["tailrack:sites"].pop()
+    made = make_cluster("spot", one_site=True)
     made.config["tailrack:sites"][0]["pools"][0]["spot"] = "aws"
     made.config["tailrack:slurm"]["save_seconds"] = 20
     made.up_ok()

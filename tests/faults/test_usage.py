@@ -31,8 +31,7 @@ RECORD = "/usr/local/lib/tailrack/job-gpu-use --now"
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster) -> Cluster:
     """The head node and a1, which has two GPUs."""
-    made = make_cluster("usage")
-    made.config["tailrack:sites"].pop()
+    made = make_cluster("usage", one_site=True)
     made.config["tailrack:sites"][0]["pools"][0]["price_per_hour"] = PRICE
     made.config["tailrack:users"].append({"name": "bob", "uid": 6002})
     made.config["tailrack:accounting"] = {"unused_gpus": {"tell_minutes": 10, "end_minutes": 20}}

@@ -256,7 +256,7 @@ class ClusterUnderTest:
         return [path for path in (ROOT / "tests").rglob("*") if path.is_file()]
 
 
-MakeCluster = Callable[[str], ClusterUnderTest]
+MakeCluster = Callable[..., ClusterUnderTest]
 """Makes a cluster under a stack name (conftest.py)."""
 
 

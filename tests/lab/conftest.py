@@ -94,12 +94,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="module")
 def make_cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeCluster]:
-    """Return a function that makes a cluster under a stack name; what it made is removed when the module ends."""
+    """Return a function that makes a cluster of two sites, or one; what it made is removed when the module ends."""
     made: list[ClusterUnderTest] = []
 
-    def make(stack: str) -> ClusterUnderTest:
+    def make(stack: str, *, one_site: bool = False) -> ClusterUnderTest:
         folder: Path = tmp_path_factory.mktemp(stack)
         cluster = ClusterUnderTest(stack, folder, found, dev_config())
+        if one_site:
+            del cluster.config["tailrack:sites"][1:]
         cluster.forget_an_earlier_run()
         made.append(cluster)
         return cluster
