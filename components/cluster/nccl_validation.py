@@ -25,7 +25,7 @@ from components.settings.network_names import ON_THE_TAILNET
 from components.settings.types import CROSS_SITE, NODE
 from components.settings.validation import Validation
 from components.steps.values import OutputField, Value, as_dict, as_output
-from components.validation.preflight import read as read_preflight
+from components.validation.preflight.gpus import read_preflight
 from components.validation.results import (
     MOST_OF_NODE,
     Conditions,

@@ -1,8 +1,9 @@
 """The figures that nodes report of their storage: lines of JSON in the output of a user's job, which is untrusted."""
 
 import json
+import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,25 +65,15 @@ def line_of(node: str, target: str, **values: Any) -> str:
 def read_storage(output: str) -> dict[tuple[str, str], StorageFigures]:
     """Return the figures in a job's output by node and target, as far as they go. Nothing is raised."""
     parts: dict[tuple[str, str], StorageFigures] = {}
-    for line in output.splitlines():
-        for data in _objects(line):
-            # Missing figures are reported by the verdict.
-            with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
-                place = str(data["node"])[:_LONGEST], str(data["target"])[:_LONGEST]
-                parts[place] = _joined(parts.get(place, StorageFigures()), read(StorageFigures, data))
+    decoder = json.JSONDecoder()
+    # srun may put the lines of several tasks on one.
+    for mark in re.finditer(f"{PREFIX} ", output):
+        # Missing figures are reported by the verdict.
+        with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            data, _ = decoder.raw_decode(output, mark.end())
+            place = str(data["node"])[:_LONGEST], str(data["target"])[:_LONGEST]
+            parts[place] = _joined(parts.get(place, StorageFigures()), read(StorageFigures, data))
     return parts
-
-
-def _objects(line: str) -> Iterator[Any]:
-    """Yield the data in a line: srun may put the lines of several tasks on one."""
-    _, prefix, text = line.partition(f"{PREFIX} ")
-    while prefix:
-        try:
-            data, end = json.JSONDecoder().raw_decode(text)
-        except (ValueError, RecursionError):
-            return
-        yield data
-        _, prefix, text = text[end:].partition(f"{PREFIX} ")
 
 
 def _joined(before: StorageFigures, part: StorageFigures) -> StorageFigures:

@@ -6,11 +6,9 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import socket
 import stat
 import struct
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -90,6 +88,8 @@ def load(path: Path) -> Any:
 
 def save(path: Path, value: object, mode: int = 0o600) -> None:
     """Write a file atomically: a string as it is, any other value as JSON."""
+    import tempfile  # it imports 17 modules, and most steps only read
+
     path.parent.mkdir(mode=0o755 if mode & 0o004 else 0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -100,6 +100,8 @@ def save(path: Path, value: object, mode: int = 0o600) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file, or a folder with its content, as far as possible. A link is removed, and never followed."""
+    import shutil
+
     with suppress(OSError):
         if stat.S_ISDIR(path.lstat().st_mode):
             shutil.rmtree(path, ignore_errors=True)

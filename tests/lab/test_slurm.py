@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from components.validation.job_files import job_program
-from components.validation.preflight import Finding, read
+from components.validation.preflight.findings import Finding
+from components.validation.preflight.gpus import read_preflight
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 from tests.lab.run_step import run_python
 
@@ -66,7 +67,7 @@ def preflight_of(cluster: Cluster) -> dict[str, list[Finding]]:
     subprocess.run(words, input=job_program(), check=True)
     srun = "srun -N3 --ntasks-per-node=1 --switches=2 --mpi=none"
     command = f"{srun} /usr/bin/python3 /shared/home/ada/tailrack.pyz preflight {shlex.quote(json.dumps(asked))}"
-    return read(cluster.run_as("ada", "head", command, limit=200))
+    return read_preflight(cluster.run_as("ada", "head", command, limit=200))
 
 
 def bad(found: dict[str, list[Finding]]) -> dict[str, list[str]]:

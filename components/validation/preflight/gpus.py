@@ -2,11 +2,19 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from components.validation.preflight.findings import NO_ANSWER, CommandResult, Finding, finding, unjudged
+from components.validation.preflight.findings import (
+    NO_ANSWER,
+    CommandResult,
+    Finding,
+    finding,
+    read_lines,
+    unjudged,
+    worst_first,
+)
 from components.validation.preflight.gpu_health import (
     TEXT,
     Smi,
@@ -197,8 +205,12 @@ def check_fabric_manager(result: CommandResult | None, switches: int) -> Iterato
     yield finding("warning" if state in ("activating", "reloading") else "error", FABRIC, seen, remedy)
 
 
-def with_comparison(findings: Mapping[str, Sequence[Finding]]) -> dict[str, list[Finding]]:
-    """Return findings by node, with one more for each node whose driver differs from that of most nodes."""
+def read_preflight(output: str) -> dict[str, list[Finding]]:
+    """Return the findings by node, worst first, from the job's output. Malformed output raises nothing.
+
+    Add one to each node whose driver differs from that of most nodes.
+    """
+    findings = read_lines(output)
     drivers = {
         node: item["seen"]
         for node, items in findings.items()
@@ -216,4 +228,4 @@ def with_comparison(findings: Mapping[str, Sequence[Finding]]) -> dict[str, list
         for node, version in drivers.items()
         if version != expected
     }  # fmt: skip
-    return {node: [*([extra[node]] if node in extra else []), *items] for node, items in findings.items()}
+    return {node: worst_first([*([extra[node]] if node in extra else []), *items]) for node, items in findings.items()}

@@ -1,4 +1,9 @@
-"""GPUs of a machine: found, ready at boot, health-checked."""
+"""GPUs of a machine: found, ready at boot, health-checked.
+
+Each step of each node imports this module, so only the functions that ask nvidia-smi import its readers.
+"""
+
+from __future__ import annotations
 
 import re
 from collections import Counter
@@ -6,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from components.node import files, kernel, services, systemd
 from components.node.failure import Failure
@@ -13,10 +19,10 @@ from components.node.log import STATE_DIR, note
 from components.node.minute import begin_task
 from components.node.run import exists, run, succeeds
 from components.node.step.step import Step
-from components.roles.gpu.gpu import nvidia_smi
-from components.roles.gpu.gpu.nvidia_smi import Gpu
-from components.validation.preflight import collect
 from components.validation.preflight.links import DISPLAYS, PCI, SWITCHES, nvidia_devices
+
+if TYPE_CHECKING:
+    from components.roles.gpu.gpu.nvidia_smi import Gpu
 
 PROGRAM, HEALTH_PROGRAM, ROCE_PROGRAM = (f"/usr/local/sbin/tailrack-{name}" for name in ("gpu", "health", "roce"))
 UNIT, ROCE_UNIT = "tailrack-gpu.service", "tailrack-roce.service"
@@ -73,6 +79,9 @@ class _Machine:
 
     def query(self) -> None:
         """Ask nvidia-smi. Raises Failure if it is missing or fails although there are GPUs."""
+        from components.roles.gpu.gpu import nvidia_smi
+        from components.validation.preflight import collect
+
         if not exists("nvidia-smi"):
             if not self.bus and not self.devices:
                 return
@@ -93,6 +102,14 @@ class _Machine:
         elif answer.status != _NO_GPU or self.bus:
             raise nvidia_smi.failure_of(answer, " ".join(self.bus), self.host)
 
+    def fewest_links(self) -> int:
+        """Return the smallest number of active NVLinks of any GPU."""
+        from components.roles.gpu.gpu import nvidia_smi
+        from components.validation.preflight import collect
+
+        answer = collect.nvidia_smi("nvlink", "-s", as_nobody=self.is_container)
+        return nvidia_smi.fewest_links(answer.output) if answer.status == 0 else 0
+
 
 def check(step: Step, node_gpu_kind: str, node_gpu_count: int) -> None:
     """Report the GPUs that jobs can use, and refuse others than those that the config promises, if it promises any."""
@@ -103,11 +120,8 @@ def check(step: Step, node_gpu_kind: str, node_gpu_count: int) -> None:
         note(f"NVIDIA GPUs without a driver, which jobs cannot use: {' '.join(machine.bus)}")
     choice = _choose(machine, node_gpu_kind)
     _compare(machine, choice, node_gpu_kind, node_gpu_count)
-    links = 0
     if choice.gpus:
         _require_fabric_manager(machine)
-        answer = collect.nvidia_smi("nvlink", "-s", as_nobody=machine.is_container)
-        links = nvidia_smi.fewest_links(answer.output) if answer.status == 0 else 0
     if choice.left_out:
         note(f"GPUs that jobs cannot use: {'; '.join(choice.left_out)}")
     step.result("gpus", len(choice.gpus))
@@ -115,7 +129,7 @@ def check(step: Step, node_gpu_kind: str, node_gpu_count: int) -> None:
     step.result("gpu_devices", [int(gpu.minor) for gpu in choice.gpus])
     step.result("gpu_memory_mb", min((gpu.memory for gpu in choice.gpus), default=0))
     step.result("gpu_driver", machine.driver)
-    step.result("gpu_nvlinks", links)
+    step.result("gpu_nvlinks", machine.fewest_links() if choice.gpus else 0)
 
 
 def _on_the_bus(kind: str) -> list[str]:

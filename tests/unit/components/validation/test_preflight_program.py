@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from components.validation import preflight
 from components.validation.job_files import PROGRAM, job_program
 from components.validation.preflight import adapters, collect, main, neighbour
 from components.validation.preflight.checks import JOB, Machine, run
 from components.validation.preflight.findings import CommandResult, Health, finding, line, read_health
+from components.validation.preflight.gpus import read_preflight
 from components.validation.preflight.neighbour import Neighbour, Peer
 from tests.unit.fake_nvidia_smi import gpu, nvlink, xml
 
@@ -52,7 +52,7 @@ def run_on(folder: Path, job: str, *nodes: str) -> dict[str, str]:
 def test_three_nodes_try_the_ways_to_one_another_and_find_nothing_wrong(tmp_path: Path) -> None:
     printed = run_on(tmp_path, "4711", "a1", "b1", "c1")
     assert all(text.count("\n") == 1 for text in printed.values())
-    found = preflight.read("job started\n" + "".join(printed.values()))
+    found = read_preflight("job started\n" + "".join(printed.values()))
     assert found.keys() == {"a1", "b1", "c1"}
     here = {item["severity"] for items in found.values() for item in items if item["check"] in ("MTU", "clock")}
     assert here == {"info"}
@@ -69,16 +69,16 @@ def test_an_argument_that_names_no_node_is_a_finding_and_no_error(
     monkeypatch.setenv("SLURMD_NODENAME", "a1")
     for argument in ("", "{}", "[]", '{"nodes": {}}', '{"nodes": {"a1": 1}, "fabric": {}}', "[" * 9999):
         assert main.main([argument]) == 0, argument
-        assert [item["check"] for item in preflight.read(capsys.readouterr().out)["a1"]] == ["preflight"], argument
+        assert [item["check"] for item in read_preflight(capsys.readouterr().out)["a1"]] == ["preflight"], argument
 
 
 def test_the_preflight_names_nodes_with_a_different_driver() -> None:
     versions = {"a": "580.95.05", "b": "580.95.05", "c": "535.54.03", "d": "580.95.05"}
     text = "\n".join(line(node, [finding("info", "GPU driver", version)]) for node, version in versions.items())
-    found = preflight.read(text)
+    found = read_preflight(text)
     assert [node for node, items in found.items() if items[0]["severity"] == "error"] == ["c"]
     assert found["c"][0]["seen"] == "535.54.03 here, 580.95.05 on 3 of 4 nodes"
-    two = preflight.read("\n".join(text.splitlines()[1:3]))
+    two = read_preflight("\n".join(text.splitlines()[1:3]))
     assert [node for node, items in two.items() if items[0]["severity"] == "error"] == ["c"]
 
 
