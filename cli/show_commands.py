@@ -21,7 +21,7 @@ from cli.open_stack import say
 from cli.output.make_command import Make
 from cli.output.terminal import run_shown
 from cli.pulumi.deployment import Deployment
-from cli.pulumi.workspace import PROJECT, CliError, Workspace, write_private
+from cli.pulumi.workspace import PROJECT, CliError, Workspace, write_atomically
 from cli.report import tables
 from cli.report.last_run import LastRun
 from cli.report.page import page
@@ -82,7 +82,7 @@ def report(arguments: argparse.Namespace, console: Console) -> None:
     written_at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     costs = cluster_costs(deployment, values)
     last_run = LastRun(arguments.state_dir, arguments.stack).sentence()
-    write_private(path, page(values, arguments.stack, written_at, costs, last_run))
+    write_atomically(path, page(values, arguments.stack, written_at, costs, last_run))
     say(console, f"Written: {path}")
 
 

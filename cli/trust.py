@@ -16,7 +16,7 @@ from rich.console import Console
 from cli.bastions import LIMIT, through
 from cli.open_stack import confirmed
 from cli.output.terminal import one_line
-from cli.pulumi.workspace import write_private
+from cli.pulumi.workspace import write_atomically
 from stacks.sites.hosts.known_hosts import TRUSTED
 from stacks.sites.hosts.unknown_host_keys import UnverifiedHost, unverified_hosts
 from stacks.yaml_file import FileError
@@ -95,6 +95,6 @@ def _add(file: Path, lines: Sequence[str]) -> None:
     try:
         old = file.read_text(encoding="utf-8") if file.exists() else ""
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_private(file, "".join([old, "" if not old or old.endswith("\n") else "\n", *lines]), mode=0o644)
+        write_atomically(file, "".join([old, "" if not old or old.endswith("\n") else "\n", *lines]), mode=0o644)
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{file.name} cannot be written ({error}); make sure that you own the file") from None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cli.pulumi.workspace import write_private
+from cli.pulumi.workspace import write_atomically
 from cli.run_events import Made
 from components.steps.command_line import is_step
 from components.steps.label import StepLabel
@@ -25,7 +25,7 @@ def last_answers(resources: Iterable[Made], folder: Path) -> Iterator[None]:
         if is_step(resource.command) and (label := StepLabel.of(resource.command))
     }
     file = folder / "last-answers.json"
-    write_private(file, json.dumps(answers))
+    write_atomically(file, json.dumps(answers))
     os.environ[LAST_ANSWERS] = str(file)
     try:
         yield

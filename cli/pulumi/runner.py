@@ -23,7 +23,7 @@ from pulumi.runtime.rpc import UNKNOWN
 from cli.pulumi.events import EventTranslator, made_of, resources
 from cli.pulumi.processes import end_plugins, end_run
 from cli.pulumi.stack_locks import BUSY, Lock, locks_in_message
-from cli.pulumi.workspace import CliError, Workspace, write_private
+from cli.pulumi.workspace import CliError, Workspace, write_atomically
 from cli.run_events import Event, Failure, Made, Summary
 from cli.silent_hosts import Place, SilentHosts, place_of
 from components.steps.label import StepLabel
@@ -108,7 +108,7 @@ class CliRunner:
             if names:
                 # Secrets stay encrypted, as in the export.
                 file = self._workspace.folder / "without-deletes.json"
-                write_private(file, json.dumps(content))
+                write_atomically(file, json.dumps(content))
                 self._pulumi("stack", "import", "--stack", self._workspace.stack, "--file", str(file))
                 file.unlink()
         return names

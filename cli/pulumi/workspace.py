@@ -121,7 +121,7 @@ class Workspace:
         salt = _salt_line(copy.read_text(encoding="utf-8")) if copy.is_file() else ""
         if salt and not _salt_line(text):
             text = text.rstrip("\n") + f"\n{salt}\n"
-        write_private(copy, text)
+        write_atomically(copy, text)
 
     def prepare_pulumi_home(self) -> None:
         """Make the CLI's home folder, unless the caller set one."""
@@ -192,18 +192,18 @@ def _agent() -> str:
 def make_passphrase(path: Path) -> None:
     """Write a new passphrase, unless the file exists."""
     if not path.exists():
-        write_private(path, secrets.token_urlsafe(32) + "\n", keep=True)
+        write_atomically(path, secrets.token_urlsafe(32) + "\n", keep=True)
 
 
-def write_private(path: Path, text: str, *, keep: bool = False, mode: int = 0o600) -> None:
-    """Write a file that only its owner may read, in one step, also while another process writes it.
+def write_atomically(path: Path, text: str, *, keep: bool = False, mode: int = 0o600) -> None:
+    """Write a file in one step, also while another process writes it.
 
     keep   a file that exists by then stays as it is
-    mode   for a file that others may read
+    mode   by default only the file's owner may read it
     """
+    # No other account can enter the folder.
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         fresh = Path(folder) / path.name
-        fresh.touch(0o600)
         fresh.write_text(text, encoding="utf-8")
         fresh.chmod(mode)
         if not keep:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cli.output.make_command import Make
-from cli.pulumi.workspace import write_private
+from cli.pulumi.workspace import write_atomically
 
 
 class LastRun:
@@ -39,4 +39,4 @@ class LastRun:
 
     def _write(self, failed: Sequence[str]) -> None:
         started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-        write_private(self._path, json.dumps({"started": started, "failed": list(failed)}))
+        write_atomically(self._path, json.dumps({"started": started, "failed": list(failed)}))

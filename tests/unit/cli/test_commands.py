@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cli import commands, open_stack
-from cli.pulumi.workspace import PROJECT, make_passphrase, write_private
+from cli.pulumi.workspace import PROJECT, make_passphrase, write_atomically
 from cli.run_events import Event, Failure, Summary
 from cli.stack_config.stack_file import read_stack_file
 from cli.stack_config.written_config import WrittenConfig
@@ -65,7 +65,7 @@ def test_commands_that_start_at_the_same_moment_keep_one_passphrase(tmp_path: Pa
     def start(number: int) -> str:
         together.wait()
         make_passphrase(path)
-        write_private(tmp_path / "config", str(number))
+        write_atomically(tmp_path / "config", str(number))
         return path.read_text()
 
     with ThreadPoolExecutor(8) as pool:

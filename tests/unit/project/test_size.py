@@ -10,7 +10,7 @@ PROJECT = Path(__file__).parents[3]
 MOST = {
     "lines of code": 48_254,
     "Python files in components/": 323,
-    "lines of code in tests/": 51_373,
+    "lines of code in tests/": 51_372,
     "lines of bash": 1_679,
     "units": 25,
     "timers": 3,
