@@ -3,15 +3,12 @@
 Each step of each node imports this module, so only the functions that ask nvidia-smi import its readers.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from components.node import files, kernel, services, systemd
 from components.node.failure import Failure
@@ -20,9 +17,6 @@ from components.node.minute import begin_task
 from components.node.run import exists, run, succeeds
 from components.node.step.step import Step
 from components.validation.preflight.links import DISPLAYS, PCI, SWITCHES, nvidia_devices
-
-if TYPE_CHECKING:
-    from components.roles.gpu.gpu.nvidia_smi import Gpu
 
 PROGRAM, HEALTH_PROGRAM, ROCE_PROGRAM = (f"/usr/local/sbin/tailrack-{name}" for name in ("gpu", "health", "roce"))
 UNIT, ROCE_UNIT = "tailrack-gpu.service", "tailrack-roce.service"
@@ -48,6 +42,26 @@ def leave(step: Step) -> None:
     if files.exists(PERSISTENCE_WAS_OFF):
         run("systemctl", "disable", "-q", "--now", "nvidia-persistenced")
         files.remove(PERSISTENCE_WAS_OFF)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as nvidia-smi shows it.
+
+    minor    the number of its device file
+    bus      its PCI address
+    name     its product name
+    kind     its name for Slurm and the config
+    memory   in MiB
+    """
+
+    minor: str
+    bus: str
+    name: str
+    kind: str
+    memory: int
+    has_mig: bool
+    has_display: bool
 
 
 @dataclass(frozen=True)

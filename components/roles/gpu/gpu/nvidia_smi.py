@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
 from components.node.failure import Failure
 from components.node.log import printable
+from components.roles.gpu.gpu.host import Gpu
 from components.validation.preflight.collect import LIMIT_SECONDS
 from components.validation.preflight.findings import CommandResult
 from components.validation.preflight.gpu_health import field, number, read_smi
@@ -15,23 +15,6 @@ from components.validation.preflight.links import read_links
 _BRANDS = "nvidia|tesla|geforce|quadro|graphics|generation|edition|server|workstation|blackwell|gpu|with|design"
 _SIZES_AND_BOARDS = r"sxm[0-9]*|pcie|nvl|hbm[0-9]*[a-z]?|[0-9]+gb?|pg[0-9]+(-[0-9]+)?|ac|lc"
 _NO_KINDS = ("all", "gpu", "none", "default", "localhost")
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """A GPU as nvidia-smi shows it: number of its device file, PCI address, product name, and memory in MiB."""
-
-    minor: str
-    bus: str
-    name: str
-    memory: int
-    has_mig: bool
-    has_display: bool
-
-    @property
-    def kind(self) -> str:
-        """Return its name for Slurm and the config."""
-        return kind_of(self.name)
 
 
 def kind_of(product: str) -> str:
@@ -60,6 +43,7 @@ def _gpu(gpu: Element) -> Gpu:
         field(gpu, "minor_number") or "",
         gpu.get("id", ""),
         name,
+        kind_of(name),
         number(field(gpu, "fb_memory_usage/total")),
         field(gpu, "mig_mode/current_mig") == "Enabled",
         # Use display_active: data centre cards can have "Display Mode: Enabled" without a display.

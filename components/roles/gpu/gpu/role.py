@@ -61,6 +61,7 @@ def role(settings: ClusterSettings) -> Role:
             }
         },
         slurm_conf={
+            "SelectType": SlurmKey("select/cons_tres", "jobs could not request GPUs"),
             "GresTypes": SlurmKey("gpu", "jobs could not request GPUs"),
             # A job must not inherit this limit from the shell that submitted it.
             "PropagateResourceLimitsExcept": SlurmKey("MEMLOCK", "NCCL could not pin memory"),

@@ -33,7 +33,7 @@ _REPEATED = word_set("NodeSet PartitionName")
 # limits, priorities, logging and so on change no measurement.
 MEASURED_SETTINGS = word_set(
     """cpufreqdef cpufreqgovernors epilog launchparameters mpiparams prolog prologflags propagateresourcelimits
-    propagateresourcelimitsexcept selecttype selecttypeparameters switchtype taskpluginparam taskprolog"""
+    propagateresourcelimitsexcept selecttypeparameters switchtype taskpluginparam taskprolog"""
 )
 
 
