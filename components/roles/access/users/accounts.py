@@ -13,7 +13,6 @@ from components.node.failure import Failure
 from components.node.log import STATE_DIR, note
 from components.node.passwd import group_named, group_with, user_named, user_with
 from components.node.run import Ended, attempt, run
-from components.roles.containers.enroot_pyxis.enroot import remove_files_of
 
 # Accounts and groups that tailrack created on this machine, one name per line.
 MADE = f"{STATE_DIR}/users"
@@ -190,6 +189,8 @@ def is_unused(name: str, values: UsersValues) -> bool:
 
 def remove_unused(name: str, home: str) -> None:
     """Remove an unused account, its group and its home. Other phases create them with the new numbers."""
+    from components.roles.containers.enroot_pyxis.enroot import remove_files_of
+
     # tailrack's files alone are in that home, and the folder that contains it belongs to root.
     files.remove_folder(home)
     remove_files_of(name)

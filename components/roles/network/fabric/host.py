@@ -19,7 +19,7 @@ from components.node.locks import Lock
 from components.node.log import STATE_DIR, note
 from components.node.run import run
 from components.node.step.step import Step
-from components.roles.network.fabric.networks import FabricError, interfaces, ports_up, select_ports
+from components.roles.network.fabric.networks import PORT, FabricError, interfaces, ports_up, select_ports
 from components.roles.slurm.slurm.folders import NODES
 from components.settings.network_names import ON_THE_TAILNET, is_interface
 
@@ -92,8 +92,6 @@ def networks_here(fabric: str, rdma: str) -> dict[str, Any]:
 
 def _serve(step: Step) -> None:
     """Listen on the tailnet's address only."""
-    from components.roles.network.fabric.proof import PORT
-
     address = run("tailscale", "ip", "-4").strip()
     changed = files.write_all(
         [

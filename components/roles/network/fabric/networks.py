@@ -17,6 +17,8 @@ from components.validation.preflight.adapters import manages_switches
 from components.validation.preflight.links import DISPLAYS, PCI, nvidia_devices
 from components.validation.this_node import text_of
 
+# Machines take the head node's requests to prove a fabric at this port, on the tailnet only.
+PORT = 6816
 MOST_INTERFACES = 16
 MOST_AT_ONCE = MOST_INTERFACES**2  # pairs of two machines' interfaces
 # Mb/s; drivers report more for an unknown speed.

@@ -30,6 +30,7 @@ from typing import Annotated, Any
 
 from components.roles.network.fabric.networks import (
     MOST_AT_ONCE,
+    PORT,
     TAILNET_RANGE,
     FabricError,
     Thing,
@@ -186,7 +187,6 @@ def rdma_carry(server: str, device: str, port: int, tcp_port: int) -> bool:
         return False
 
 
-PORT = 6816
 LINE_LIMIT = 64 * 1024
 Interface = Annotated[str, INTERFACE]
 Device = Annotated[str, DEVICE]

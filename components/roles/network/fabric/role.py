@@ -13,12 +13,11 @@ from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.network.fabric.facts import neighbours, networks, proven
 from components.roles.network.fabric.host import PROGRAM
+from components.roles.network.fabric.networks import PORT
 from components.roles.program import launcher
 from components.roles.role import File, Role, SlurmKey, template
 
 TASK_PROLOG = "/usr/local/lib/tailrack/task-prolog"
-# Machines take the head node's requests to prove a fabric at this port, on the tailnet only.
-PORT = "6816"
 
 # The head node retries proofs that failed because no node answered.
 AGAIN = "/usr/local/sbin/tailrack-fabric-again"
@@ -54,6 +53,6 @@ def role(_settings: ClusterSettings) -> Role:
                 "jobs would not know the network for NCCL and MPI, and could use a wrong one or none",
             )
         },
-        ports=(PORT,),
-        serves=(PORT,),
+        ports=(str(PORT),),
+        serves=(str(PORT),),
     )

@@ -338,7 +338,7 @@ def machines(munge: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     monkeypatch.setattr(proof, "is_tailnet", proof.is_address)
     doors = []
     for node, address in ends.items():
-        door = socket.create_server((address, proof.PORT))
+        door = socket.create_server((address, networks.PORT))
         doors.append(door)
 
         def answer(node: str = node, door: socket.socket = door) -> None:
@@ -404,7 +404,7 @@ def test_a_neighbour_that_answers_nonsense_is_silent_and_does_no_harm_to_the_nod
 
 def test_a_slow_neighbour_delays_a_proof_like_a_silent_one(munge: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "LISTEN_SECONDS", 0.3)
-    with socket.create_server(("127.0.0.13", proof.PORT)) as door:
+    with socket.create_server(("127.0.0.13", networks.PORT)) as door:
         over = threading.Event()
 
         def drip() -> None:
