@@ -65,12 +65,11 @@ def line_of(node: str, target: str, **values: Any) -> str:
 def read_storage(output: str) -> dict[tuple[str, str], StorageFigures]:
     """Return the figures in a job's output by node and target, as far as they go. Nothing is raised."""
     parts: dict[tuple[str, str], StorageFigures] = {}
-    decoder = json.JSONDecoder()
     # srun may put the lines of several tasks on one.
     for mark in re.finditer(f"{PREFIX} ", output):
         # Missing figures are reported by the verdict.
         with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            data, _ = decoder.raw_decode(output, mark.end())
+            data, _ = json.JSONDecoder().raw_decode(output, mark.end())
             place = str(data["node"])[:_LONGEST], str(data["target"])[:_LONGEST]
             parts[place] = _joined(parts.get(place, StorageFigures()), read(StorageFigures, data))
     return parts

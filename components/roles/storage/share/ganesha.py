@@ -13,9 +13,11 @@ _READ = f"{PRIVATE}/ganesha-has-read"
 
 # The head node writes to the disk without the server. Nodes see such writes after about two seconds (it counts whole
 # ones), not after the default of a minute.
+# Without version 3's lock manager, the grace period ends when all earlier clients are back, and at once without any.
 _CONFIGURATION = """\
 {ours} from {exports}/*.exports
-NFS_CORE_PARAM {{ Protocols = 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true; Enable_RQUOTA = false; }}
+NFS_CORE_PARAM {{ Protocols = 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true; Enable_RQUOTA = false; \
+Enable_NLM = false; }}
 NFSV4 {{ Grace_Period = 5; Lease_Lifetime = 10; Minor_Versions = 0,1,2; RecoveryBackend = fs; \
 Only_Numeric_Owners = true; }}
 EXPORT {{
