@@ -31,7 +31,7 @@ _URL = rf"https?://([!-.0-?A-Z\[-~]{{1,200}}@)?{HOST_PORT}([/?][!-~]{{0,2000}})?
 Url = Annotated[
     SecretStr,
     must(full(_URL), "is not an http:// or https:// address of plain characters, with a port from 1 to 65535 or none"),
-    Help("an http:// or https:// address", "write one such as https://hooks.example.org/alerts"),
+    Help("an http:// or https:// address"),
 ]
 Password = Annotated[
     SecretStr,
