@@ -88,7 +88,8 @@ def load(path: Path) -> Any:
 
 def save(path: Path, value: object, mode: int = 0o600) -> None:
     """Write a file atomically: a string as it is, any other value as JSON."""
-    import tempfile  # it imports 17 modules, and most steps only read
+    # It imports many modules, and steps of nodes only read.
+    import tempfile
 
     path.parent.mkdir(mode=0o755 if mode & 0o004 else 0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
@@ -100,7 +101,7 @@ def save(path: Path, value: object, mode: int = 0o600) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file, or a folder with its content, as far as possible. A link is removed, and never followed."""
-    import shutil
+    import shutil  # it imports many modules too
 
     with suppress(OSError):
         if stat.S_ISDIR(path.lstat().st_mode):

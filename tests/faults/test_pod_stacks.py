@@ -21,6 +21,7 @@ from tests.lab.sealer import sealer_of
 KEY = "/etc/munge/munge.key"
 SAVED_KEY = f"/workspace/.tailrack/saved{KEY}"
 FOLDERS = "members slurm/nodes slurm/pools"
+# The folders may be gone too; ls fails then.
 LEFT = f"cd /var/lib/tailrack; ls {FOLDERS} /etc/exports.d 2>&1 || true"
 
 

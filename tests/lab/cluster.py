@@ -257,7 +257,7 @@ class ClusterUnderTest:
 
 
 MakeCluster = Callable[..., ClusterUnderTest]
-"""Makes a cluster under a stack name (conftest.py)."""
+"""Makes a cluster under a stack name, with `one_site=True` without its second site (conftest.py)."""
 
 
 def as_user(user: str, command: str) -> str:

@@ -189,6 +189,7 @@ def is_unused(name: str, values: UsersValues) -> bool:
 
 def remove_unused(name: str, home: str) -> None:
     """Remove an unused account, its group and its home. Other phases create them with the new numbers."""
+    # Each step imports this module for its lists of users.
     from components.roles.containers.enroot_pyxis.enroot import remove_files_of
 
     # tailrack's files alone are in that home, and the folder that contains it belongs to root.
