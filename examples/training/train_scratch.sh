@@ -12,8 +12,8 @@ mkdir -p "$target" || exit 1
 find "$target" -name 'step-*.pt' | sort | head -n -2 | xargs -r rm
 # All ranks continue from the last checkpoint, so each node gets those of an earlier run. A first run has none to copy.
 # shellcheck disable=SC2016  # of the task
-srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 bash -c \
-    'mkdir -p "$TMPDIR/checkpoints" && cp -u "$1"/step-*.pt "$TMPDIR/checkpoints" 2>/dev/null || true' - "$target"
+srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 bash -ec 'mkdir -p "$TMPDIR/checkpoints"
+    for file in "$1"/step-*.pt; do [ ! -e "$file" ] || cp -u "$file" "$TMPDIR/checkpoints"; done' - "$target" || exit 1
 # Rank 0 writes the checkpoints and is on the node of this script.
 while sleep 300; do rsync -a "$TMPDIR/checkpoints/" "$target/"; done &
 copies=$!
