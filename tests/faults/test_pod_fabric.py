@@ -22,13 +22,7 @@ def cluster(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory)
     made = make_cluster("podfabric")
     made.use_machines(
         {"name": "rack", "hosts": [own_machine(made.lab, "head")], "fabric": "tailnet"},
-        {
-            "name": "pods",
-            "hosts": [own_machine(made.lab, name, like="pod", site="pods") for name in ("p1", "p2")],
-            "fabric": "eth0",
-            "pods": True,
-            "accept_pod_risk": True,
-        },
+        made.pods("p1", "p2", fabric="eth0"),
         computes=True,
     )
     made.config.setdefault("tailrack:slurm", {}).setdefault("settings", {})["SlurmdTimeout"] = 30

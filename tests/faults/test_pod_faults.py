@@ -28,10 +28,9 @@ def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     small = ["--opt", "type=tmpfs", "--opt", "device=tmpfs", "--opt", f"o=size={VOLUME_MB}m"]
     create = ["docker", "volume", "create", "--label", f"{LABEL}={made.lab}", *small, volume(made.container("p2"))]
     subprocess.run(create, check=True, stdout=subprocess.DEVNULL)
-    pods = [own_machine(made.lab, name, like="pod", site="pods") for name in ("p1", "p2")]
     made.use_machines(
         {"name": "rack", "hosts": [own_machine(made.lab, "head")], "fabric": "tailnet"},
-        {"name": "pods", "hosts": pods, "pods": True, "accept_pod_risk": True},
+        made.pods("p1", "p2"),
         computes=True,
     )
     made.config["tailrack:slurm"].setdefault("settings", {})["SlurmdTimeout"] = SLURMD_TIMEOUT

@@ -26,12 +26,7 @@ def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     made = make_cluster("podjobs")
     made.use_machines(
         {"name": "rack", "hosts": [own_machine(made.lab, "head")], "fabric": "tailnet"},
-        {
-            "name": "pods",
-            "hosts": [own_machine(made.lab, "p1", like="pod", site="pods")],
-            "pods": True,
-            "accept_pod_risk": True,
-        },
+        made.pods("p1"),
         computes=True,
     )
     made.up_ok()

@@ -31,13 +31,7 @@ def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     made = make_cluster("podstack")
     made.use_machines(
         {"name": "rack", "hosts": [own_machine(made.lab, "head")]},
-        {
-            "name": "pods",
-            "pods": True,
-            "accept_pod_risk": True,
-            "known_hosts_file": str(made.folder / "known_hosts"),
-            "hosts": [own_machine(made.lab, "p1", like="pod", site="pods")],
-        },
+        made.pods("p1", known_hosts_file=str(made.folder / "known_hosts")),
     )
     made.config["tailrack:validation"] = SMALL_MEASUREMENT
     made.up_ok()

@@ -10,7 +10,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -239,6 +239,11 @@ class ClusterUnderTest:
         eventually(lambda: self.job(number)["JobState"] not in running, seconds, f"{number} ended")
         return self.job(number)["JobState"]
 
+    def pods(self, *names: str, **keys: str) -> dict[str, Any]:
+        """Make pods that no stack owns; return them as the site `pods` of a stack's config with more keys."""
+        hosts = [own_machine(self.lab, name, like="pod", site="pods") for name in names]
+        return {"name": "pods", "hosts": hosts, "pods": True, "accept_pod_risk": True, **keys}
+
     def preview(self) -> str:
         """What the driver's preview prints, in one line."""
         shown = subprocess.run(self.driver("preview"), capture_output=True, text=True, check=False)
@@ -284,29 +289,23 @@ def own_machine(
 
 def stop_pod(lab: str, node: str, site: str) -> None:
     """Kill a pod."""
-    client = lab_engine.connect()
-    pod_restarts.stop(client, _pod(lab, node, site))
-    client.close()
+    _change_pod(pod_restarts.stop, lab, node, site)
 
 
 def start_pod(lab: str, node: str, site: str) -> dict[str, Any]:
     """Start a stopped pod; return it as a host of a stack's config."""
-    client = lab_engine.connect()
-    started = pod_restarts.start(client, _pod(lab, node, site))
-    client.close()
-    return _host(lab, node, started)
+    return _host(lab, node, _change_pod(pod_restarts.start, lab, node, site))
 
 
 def recreate_pod(lab: str, node: str, site: str) -> dict[str, Any]:
     """Replace a pod, with only /workspace kept; return it as a host of a stack's config."""
-    client = lab_engine.connect()
-    replaced = pod_restarts.recreate(client, _pod(lab, node, site))
-    client.close()
-    return _host(lab, node, replaced)
+    return _host(lab, node, _change_pod(pod_restarts.recreate, lab, node, site))
 
 
-def _pod(lab: str, node: str, site: str) -> MachineSpec:
-    return MachineSpec(lab=lab, state_dir=lab_commands.STATE_DIR, node=node, site=site, like="pod")
+def _change_pod(change: Callable[..., Any], lab: str, node: str, site: str) -> Any:
+    with closing(lab_engine.connect()) as client:
+        pod = MachineSpec(lab=lab, state_dir=lab_commands.STATE_DIR, node=node, site=site, like="pod")
+        return change(client, pod)
 
 
 def _host(lab: str, node: str, address: machine.NodeAddress) -> dict[str, Any]:

@@ -165,12 +165,7 @@ def pod_cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFac
     with new_cluster("pods", found, tmp_path_factory) as made:
         made.use_machines(
             {"name": "rack", "hosts": [own_machine(made.lab, name) for name in ("head", "n1")], "fabric": "tailnet"},
-            {
-                "name": "pods",
-                "hosts": [own_machine(made.lab, "p1", like="pod", site="pods")],
-                "pods": True,
-                "accept_pod_risk": True,
-            },
+            made.pods("p1"),
             computes=True,
         )
         yield made

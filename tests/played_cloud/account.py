@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 BOOTING, ACTIVE, ENDED = "booting", "active", "ended"
 
@@ -171,3 +171,16 @@ class Account:
             machine.address, machine.state = address, ACTIVE
         if twice:
             self._machines.restart(machine)
+
+
+class Api:
+    """An API of a cloud, for one account.
+
+    refusals   answers to a wrong key (401), to one that may not do this (403), and to a call that came too soon (429)
+    """
+
+    prefix: ClassVar[str]
+    refusals: ClassVar[Mapping[int, tuple[int, Any]]]
+
+    def __init__(self, account: Account) -> None:
+        self._account = account

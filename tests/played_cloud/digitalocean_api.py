@@ -2,22 +2,29 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from tests.played_cloud.account import ACTIVE, BOOTING, ENDED, Account, Machine, NoCapacity, QuotaExceeded
+from tests.played_cloud.account import ACTIVE, BOOTING, ENDED, Api, Machine, NoCapacity, QuotaExceeded
 
 PREFIX = "/v2"
 _CREATE = {"name", "region", "size", "image", "ssh_keys", "user_data", "tags"}
 _TAG = re.compile(r"[A-Za-z0-9:_-]{1,255}")
 
 
-class DigitalOceanApi:
+def error(status: int, id_: str, message: str) -> tuple[int, Any]:
+    """Return an answer in the shape of DigitalOcean's errors."""
+    return status, {"id": id_, "message": message, "request_id": "played"}
+
+
+class DigitalOceanApi(Api):
     """DigitalOcean's calls, for one account. Droplets and keys have whole numbers as ids."""
 
     prefix = PREFIX
-
-    def __init__(self, account: Account) -> None:
-        self._account = account
+    refusals: ClassVar = {
+        401: error(401, "unauthorized", "Unable to authenticate you"),
+        403: error(403, "forbidden", "You are not authorized to perform this operation"),
+        429: error(429, "too_many_requests", "API rate limit exceeded."),
+    }
 
     def answer(self, method: str, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:
         """Return the status and the answer of a call."""
@@ -44,18 +51,6 @@ class DigitalOceanApi:
             case "DELETE", _ if path.startswith("/droplets/"):
                 return self._destroy(path.rpartition("/")[2])
         return error(404, "not_found", "The resource you requested could not be found.")
-
-    @staticmethod
-    def denied(status: int) -> tuple[int, Any]:
-        """Return the answer to a wrong token (401) or one that may not do this (403)."""
-        if status == 401:
-            return error(401, "unauthorized", "Unable to authenticate you")
-        return error(403, "forbidden", "You are not authorized to perform this operation")
-
-    @staticmethod
-    def too_fast() -> tuple[int, Any]:
-        """Return the answer to a call that came too soon."""
-        return error(429, "too_many_requests", "API rate limit exceeded.")
 
     def _create(self, body: Mapping[str, Any]) -> tuple[int, Any]:
         if body.keys() != _CREATE or not all(_TAG.fullmatch(tag) for tag in body["tags"]):
@@ -102,8 +97,3 @@ class DigitalOceanApi:
             "networks": {"v4": addresses if machine.address else [], "v6": []},
             "tags": [f"{key}:{value}" for key, value in machine.tags.items()],
         }
-
-
-def error(status: int, id_: str, message: str) -> tuple[int, Any]:
-    """Return an answer in the shape of DigitalOcean's errors."""
-    return status, {"id": id_, "message": message, "request_id": "played"}

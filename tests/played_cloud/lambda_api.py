@@ -3,9 +3,9 @@
 import re
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from tests.played_cloud.account import ACTIVE, BOOTING, ENDED, Account, Machine, NoCapacity, QuotaExceeded
+from tests.played_cloud.account import ACTIVE, BOOTING, ENDED, Api, Machine, NoCapacity, QuotaExceeded
 
 PREFIX = "/api/v1"
 _LAUNCH = {"region_name", "instance_type_name", "ssh_key_names"}
@@ -13,13 +13,20 @@ _MORE = {"name", "tags", "user_data", "image", "file_system_names", "hostname", 
 _TAG = re.compile(r"[a-z][a-z0-9:-]+")
 
 
-class LambdaApi:
+def error(status: int, code: str, message: str) -> tuple[int, Any]:
+    """Return an answer in the shape of Lambda's errors."""
+    return status, {"error": {"code": code, "message": message}}
+
+
+class LambdaApi(Api):
     """Lambda's calls, for one account."""
 
     prefix = PREFIX
-
-    def __init__(self, account: Account) -> None:
-        self._account = account
+    refusals: ClassVar = {
+        401: error(401, "global/invalid-api-key", "API key was invalid, expired, or deleted."),
+        403: error(403, "global/account-inactive", "Your account is inactive."),
+        429: error(429, "global/too-many-requests", "Too many requests."),
+    }
 
     def answer(self, method: str, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:
         """Return the status and the answer of a call."""
@@ -43,18 +50,6 @@ class LambdaApi:
             case "POST", "/instance-operations/terminate":
                 return self._terminate(body)
         return error(404, "global/object-does-not-exist", f"there is no {method} {path} here")
-
-    @staticmethod
-    def denied(status: int) -> tuple[int, Any]:
-        """Return the answer to a wrong API key (401) or one that may not do this (403)."""
-        if status == 401:
-            return error(401, "global/invalid-api-key", "API key was invalid, expired, or deleted.")
-        return error(403, "global/account-inactive", "Your account is inactive.")
-
-    @staticmethod
-    def too_fast() -> tuple[int, Any]:
-        """Return the answer to a call that came too soon."""
-        return error(429, "global/too-many-requests", "Too many requests.")
 
     def _launch(self, body: Mapping[str, Any]) -> tuple[int, Any]:
         if not body.keys() >= _LAUNCH or not body.keys() <= _LAUNCH | _MORE or len(body["ssh_key_names"]) != 1:
@@ -127,8 +122,3 @@ class LambdaApi:
             "actions": {},
             "tags": [{"key": key, "value": value} for key, value in machine.tags.items()],
         }
-
-
-def error(status: int, code: str, message: str) -> tuple[int, Any]:
-    """Return an answer in the shape of Lambda's errors."""
-    return status, {"error": {"code": code, "message": message}}

@@ -5,23 +5,30 @@ The type of a machine is the id of a GPU: a machine in the lab has no GPU, so a 
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
-from tests.played_cloud.account import ACTIVE, BOOTING, ENDED, Account, Machine, NoCapacity, QuotaExceeded
+from tests.played_cloud.account import ACTIVE, BOOTING, ENDED, Api, Machine, NoCapacity, QuotaExceeded
 
 PREFIX = "/runpod/v2"
 _CREATE = {"name", "image", "gpu", "cloud", "args", "ports", "disk", "mounts", "env"}
 _COMMUNITY = "community"
 
 
-class RunPodApi:
+def error(status: int, title: str, detail: str) -> tuple[int, Any]:
+    """Return an answer in the shape of RunPod's errors (RFC 9457)."""
+    return status, {"title": title, "status": status, "detail": detail}
+
+
+class RunPodApi(Api):
     """RunPod's calls, for one account."""
 
     prefix = PREFIX
-
-    def __init__(self, account: Account) -> None:
-        self._account = account
+    refusals: ClassVar = {
+        401: error(401, "Unauthorized", "missing bearer token"),
+        403: error(403, "Forbidden", "access denied"),
+        429: error(429, "Too Many Requests", "rate limit exceeded for the minute window"),
+    }
 
     def answer(self, method: str, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:
         """Return the status and the answer of a call."""
@@ -41,18 +48,6 @@ class RunPodApi:
                 self._account.end(id_)
                 return 204, {}
         return error(404, "Not Found", "resource not found")
-
-    @staticmethod
-    def denied(status: int) -> tuple[int, Any]:
-        """Return the answer to a wrong API key (401) or one that may not do this (403)."""
-        if status == 401:
-            return error(401, "Unauthorized", "missing bearer token")
-        return error(403, "Forbidden", "access denied")
-
-    @staticmethod
-    def too_fast() -> tuple[int, Any]:
-        """Return the answer to a call that came too soon."""
-        return error(429, "Too Many Requests", "rate limit exceeded for the minute window")
 
     def _create(self, body: Mapping[str, Any]) -> tuple[int, Any]:
         if not _CREATE <= body.keys() <= _CREATE | {"dataCenterIds"} or "22/tcp" not in body["ports"]:
@@ -114,8 +109,3 @@ class RunPodApi:
             "ssh": {"proxy": None, "direct": direct if machine.address else None},
             "cost": self._account.prices[machine.type] / 100,
         }
-
-
-def error(status: int, title: str, detail: str) -> tuple[int, Any]:
-    """Return an answer in the shape of RunPod's errors (RFC 9457)."""
-    return status, {"title": title, "status": status, "detail": detail}

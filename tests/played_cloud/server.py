@@ -75,7 +75,7 @@ class PlayedCloud:
         try:
             status, answer = self._answer(method, path, key, body)
         except TooFast as wait:
-            return *self._api(path).too_fast(), {"Retry-After": str(math.ceil(float(wait.args[0])))}
+            return *self._api(path).refusals[429], {"Retry-After": str(math.ceil(float(wait.args[0])))}
         return status, answer, {}
 
     @staticmethod
@@ -87,9 +87,9 @@ class PlayedCloud:
         api = self._api(path)
         rights = self.keys.get(key)
         if rights is None:
-            return api.denied(401)
+            return api.refusals[401]
         if method != "GET" and rights != WRITE:
-            return api.denied(403)
+            return api.refusals[403]
         return api.answer(method, path.removeprefix(api.prefix), body)
 
     def _api(self, path: str) -> LambdaApi | DigitalOceanApi | RunPodApi:
