@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pkgutil import get_data
 
 from components.node import files, systemd
 from components.node.failure import Failure
@@ -15,7 +16,7 @@ from components.node.log import note
 from components.node.run import Ended, attempt, run
 from components.node.step.step import Step
 from components.node.waiting import wait_until
-from components.roles.slurm.accounting.database import DATABASE, DATABASE_SOCKET, STATE, WITHOUT_EXEC
+from components.roles.slurm.accounting.database import DATABASE, STATE
 from components.roles.slurm.slurm.folders import BASE, CONF, DBD_CONF, is_foreign, set_files_aside
 from components.slurm_commands import slurm
 
@@ -41,46 +42,6 @@ StorageType=accounting_storage/mysql
 StorageHost=localhost
 StorageUser=slurm
 StorageLoc=slurm_acct_db"""
-_UNIT = f"""[Unit]
-After=munge.service tailrack-database.service tailrack-tailnet.service tailrack-names.service
-Wants=munge.service
-Requires=tailrack-names.service
-# Stop with the database, which starts slurmdbd again. Without its database slurmdbd answers errors, at which a
-# slurmctld that enforces limits exits (slurmdbd_agent.c, "You need to add this cluster"). An absent slurmdbd is no
-# error.
-BindsTo=tailrack-database.service
-# Retry for as long as the database is down.
-StartLimitIntervalSec=0
-
-[Service]
-# No unit waits until the tables are converted.
-Type=simple
-User=slurm
-Group=slurm
-RuntimeDirectory=slurmdbd
-Environment=MYSQL_UNIX_PORT={DATABASE_SOCKET}
-ExecStart=
-# A request with the munge key, which every node has, can name a program to run and a folder to write to (`sacctmgr
-# archive`). So slurmdbd cannot run programs, writes only to /run/slurmdbd and its private /tmp, and does not see the
-# files of slurmctld and the database.
-ExecStart=/usr/bin/python3 -I {WITHOUT_EXEC} /usr/sbin/slurmdbd -D -s
-Restart=always
-RestartSec=2
-CapabilityBoundingSet=
-NoNewPrivileges=yes
-ProtectSystem=strict
-ReadOnlyPaths=/run -/dev/shm -/dev/mqueue
-ProtectHome=yes
-InaccessiblePaths=-/var/lib/slurm -/var/lib/tailrack
-PrivateTmp=yes
-PrivateDevices=yes
-ProtectKernelTunables=yes
-ProtectKernelModules=yes
-ProtectControlGroups=yes
-RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
-RestrictNamespaces=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes"""
 _CONTROLLER_UNIT = """[Unit]
 # No After=: slurmctld starts from its saved state, however long the database takes.
 Wants=slurmdbd.service"""
@@ -174,7 +135,10 @@ def start(step: Step, values: DaemonValues) -> None:
     changed = files.write_all(
         [
             File(DBD_CONF, f"{_CONF.format(host=step.host)}{purge}", 0o600, "slurm", "slurm"),
-            File(UNIT_ADDITIONS, _UNIT),
+            File(
+                UNIT_ADDITIONS,
+                (get_data("components.roles", "slurm/accounting/templates/slurmdbd.conf") or b"").decode(),
+            ),
             File(CONTROLLER_ADDITIONS, _CONTROLLER_UNIT),
         ]
     )
