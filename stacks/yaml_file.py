@@ -1,18 +1,17 @@
-"""Read a YAML file strictly. An error is one sentence with the line, the problem and the remedy."""
+"""Read a YAML file strictly. Each error is one sentence with the line, the problem and the remedy."""
 
 import re
 import stat
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 
 from components.settings.problems import shown
 
-# Bytes, values (repeated ones too) and nesting of a file. libyaml has no limit and would overflow the stack.
-LARGEST, MOST_VALUES, DEEPEST = 16 * 2**20, 1_000_000, 50
+# Bytes, values (repeated ones too) and nesting of a file, and reported mistakes. libyaml would overflow the stack.
+LARGEST, MOST_VALUES, DEEPEST, _MOST_MISTAKES = 16 * 2**20, 1_000_000, 50, 20
 # Names of YAML 1.1's tags and of Python's types.
 _KINDS = {"str": "a text", "int": "a number", "float": "a number", "bool": "a truth value", "timestamp": "a date"}
 _KINDS |= {"null": "nothing", "NoneType": "nothing", "merge": "'<<'", "dict": "a mapping", "list": "a list"}
@@ -26,7 +25,6 @@ _CERTAIN: dict[str, tuple[str, Callable[[str], Any]]] = {
     "float": (r"(?=.{1,18}\Z)[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+][0-9]{1,2})?", float),
     "str": (r"(?s)(?![-+]?(0(o[0-7_]+|[0-9_]+)|(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?)\Z).*", str),
 }
-_FIXES = {"bool": "write true or false, or ", "timestamp": ""}
 _DIGITS = "write a number with all its digits, at most 18 and no 0 before them, or "
 _TAG = "tag:yaml.org,2002:"
 _TAGS: dict[type, tuple[str, ...]] = {yaml.MappingNode: ("map",), yaml.SequenceNode: ("seq",)}
@@ -34,13 +32,13 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, if PyYAML ha
 
 
 class FileError(Exception):
-    """A file that cannot be used. The message is one sentence with its name, the line and the remedy."""
+    """A file that cannot be used. The message is a sentence with its name, the line and the remedy; one line each."""
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Return the mapping in a file, or raise FileError; an empty file is an empty mapping."""
     try:
-        value = _read(plain_file(path).decode())
+        value, mistakes = _read(plain_file(path).decode())
     except OSError as error:
         raise FileError(f"{path.name} cannot be read: {error.strerror}; check that you own the file") from None
     except UnicodeDecodeError as error:
@@ -57,6 +55,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise FileError(f"{path.name} line {line}: {problem}") from None
     except yaml.YAMLError as error:  # a character that YAML does not allow; this error has no line
         raise FileError(f"{path.name} cannot be read: {' '.join(str(error).split())}; remove it") from None
+    if mistakes:
+        more = [f"has {len(mistakes) - _MOST_MISTAKES} more such values"] * (len(mistakes) > _MOST_MISTAKES)
+        raise FileError("\n".join(f"{path.name} {line}" for line in [*mistakes[:_MOST_MISTAKES], *more]))
     if not isinstance(value, dict | None):
         problem = f"{describe_type(value)}, not a mapping; write KEY: VALUE pairs, as in an example"
         raise FileError(f"{path.name} is {problem}")
@@ -90,64 +91,80 @@ def describe_type(value: object) -> str:
     return _KINDS.get(type(value).__name__, "a value")
 
 
-def _read(text: str) -> Any:
+def _read(text: str) -> tuple[Any, list[str]]:
+    """Return the value of a text, and what is wrong in its lines, in their order."""
     depth = values = 0
     for event in yaml.parse(text, Loader=_LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         values += isinstance(event, yaml.NodeEvent)  # those that aliases repeat are counted with the nodes
         _limit(event, depth, values)
-    node = yaml.compose(text, Loader=_LOADER)
-    return None if node is None else _value(node, "the file", 1, count(1))
+    node, values_of = yaml.compose(text, Loader=_LOADER), _Values()
+    value = None if node is None else values_of.value(node, "the file", 1)
+    return value, [mistake for _, mistake in sorted(values_of.mistakes.items())]
 
 
 def _limit(node: Any, depth: int, values: int) -> None:
+    problem = fix = ""
     if depth > DEEPEST:
         problem = f"lists and mappings are recursive, or nested more than {DEEPEST} deep"
-        _fail(node, problem, "no key of a stack's config needs that; remove some")
-    if values > MOST_VALUES:
+        fix = "no key of a stack's config needs that; remove some"
+    elif values > MOST_VALUES:
         problem = f"there are more than {MOST_VALUES:,} values, counting each repetition by an alias (*)"
-        _fail(node, problem, "no stack's config needs that many; write fewer")
+        fix = "no stack's config needs that many; write fewer"
+    if problem:
+        raise yaml.MarkedYAMLError(problem=f"{problem}; {fix}", problem_mark=node.start_mark)
 
 
-def _fail(node: Any, problem: str, fix: str) -> NoReturn:
-    raise yaml.MarkedYAMLError(problem=f"{problem}; {fix}", problem_mark=node.start_mark)
+class _Values:
+    """Makes values of nodes, and keeps mistakes by their place in the text."""
 
+    def __init__(self) -> None:
+        self.mistakes, self._count = dict[int, str](), 0
 
-def _value(node: yaml.Node, name: str, depth: int, values: Iterator[int]) -> Any:
-    """Return the value of a node, which is called `name` in errors."""
-    _limit(node, depth if isinstance(node, yaml.CollectionNode) else 0, next(values))
-    kind, text = node.tag.removeprefix(_TAG), node.value
-    if kind not in _TAGS.get(type(node), tuple(_KINDS)):
-        problem = f"{name} has the tag {shown(node.tag.replace(_TAG, '!!'))}, which no key accepts"
-        _fail(node, problem, "write the text itself, or the list or mapping without the tag")
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(item, "an item of a list", depth + 1, values) for item in node.value]
-    if isinstance(node, yaml.MappingNode):
-        return _mapping(node, depth + 1, values)
-    if kind in ("int", "float") and ":" in text:  # base 60, such as 12:30:00; a text for the Pulumi CLI
-        kind = "str"
-    pattern, convert = _CERTAIN.get(kind, ("(?!)", str))
-    if not re.fullmatch(pattern, text) and not (kind == "str" and getattr(node, "style", None)):
-        problem = f"{name} is {shown(text)}, {_KINDS[kind]} to some readers of YAML and not to others"
-        _fail(node, problem, f"{_FIXES.get(kind, _DIGITS)}put it in quotes if it is a text")
-    return convert(text)
+    def _keep(self, node: yaml.Node, problem: str, fix: str) -> None:
+        mark = node.start_mark
+        self.mistakes.setdefault(mark.index, f"line {mark.line + 1}: {problem}; {fix}")
 
+    def value(self, node: yaml.Node, name: str, depth: int) -> Any:
+        """Return the value of a node, which is called `name` in errors."""
+        self._count += 1
+        _limit(node, depth if isinstance(node, yaml.CollectionNode) else 0, self._count)
+        kind, text = node.tag.removeprefix(_TAG), node.value
+        if kind not in _TAGS.get(type(node), tuple(_KINDS)):
+            problem = f"{name} has the tag {shown(node.tag.replace(_TAG, '!!'))}, which no key accepts"
+            self._keep(node, problem, "write the text itself, or the list or mapping without the tag")
+            return None
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, "an item of a list", depth + 1) for item in node.value]
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, depth + 1)
+        if kind in ("int", "float") and ":" in text:  # base 60, such as 12:30:00; a text for the Pulumi CLI
+            kind = "str"
+        pattern, convert = _CERTAIN.get(kind, ("(?!)", str))
+        if not re.fullmatch(pattern, text) and not (kind == "str" and getattr(node, "style", None)):
+            problem = f"{name} is {shown(text)}, {_KINDS[kind]} to some readers of YAML and not to others"
+            fix = {"bool": "write true or false, or ", "timestamp": ""}.get(kind, _DIGITS)
+            self._keep(node, problem, f"{fix}put it in quotes if it is a text")
+            return None
+        return convert(text)
 
-def _mapping(node: yaml.MappingNode, depth: int, values: Iterator[int]) -> dict[str, Any]:
-    mapping, merged, lines = dict[str, Any](), dict[str, Any](), dict[str, int]()
-    for key, item in node.value:
-        kind = _KINDS.get(key.tag.removeprefix(_TAG), key.tag)
-        if kind not in ("a text", "'<<'") or not isinstance(key, yaml.ScalarNode):
-            _fail(key, f"a key is {kind}, not a text", "put it in quotes, or correct the key")
-        if key.value in lines:
-            problem = f"the key {shown(key.value)} occurs a second time (first in line {lines[key.value]})"
-            _fail(key, problem, "keep one of the two")
-        lines[key.value], value = key.start_mark.line + 1, _value(item, shown(key.value), depth, values)
-        if kind == "a text":
-            mapping[key.value] = value
-            continue
-        sources = value if isinstance(value, list) else [value]
-        if not all(isinstance(source, dict) for source in sources):
-            _fail(item, "'<<' needs a mapping or list of mappings for merging", "write one, such as *NAME")
-        merged = {name: value for source in reversed(sources) for name, value in source.items()}
-    return merged | mapping
+    def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, Any]:
+        mapping, merged, lines = dict[str, Any](), dict[str, Any](), dict[str, int]()
+        for key, item in node.value:
+            kind = _KINDS.get(key.tag.removeprefix(_TAG), key.tag)
+            if kind not in ("a text", "'<<'") or not isinstance(key, yaml.ScalarNode):
+                self._keep(key, f"a key is {kind}, not a text", "put it in quotes, or correct the key")
+                continue
+            if key.value in lines:
+                problem = f"the key {shown(key.value)} occurs a second time (first in line {lines[key.value]})"
+                self._keep(key, problem, "keep one of the two")
+            lines[key.value], value = key.start_mark.line + 1, self.value(item, shown(key.value), depth)
+            if kind == "a text":
+                mapping[key.value] = value
+                continue
+            sources = value if isinstance(value, list) else [value]
+            if all(isinstance(source, dict) for source in sources):
+                merged = {name: value for source in reversed(sources) for name, value in source.items()}
+            else:
+                self._keep(item, "'<<' needs a mapping or list of mappings for merging", "write one, such as *NAME")
+        return merged | mapping

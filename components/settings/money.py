@@ -1,29 +1,18 @@
 """Prices in the config: the hourly price of a machine, its currency, and the section `budget`."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from components.settings.problems import Report, shown
 from components.settings.section import Help, Section, key
-from components.settings.types import Number, Whole, refuse, word_set
+from components.settings.types import Number, Whole, refuse
 
-# ISO 4217, without funds, metals, and codes for tests and for no currency.
-CURRENCIES = word_set(
-    "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF"
-    " CLP CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL"
-    " HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD"
-    " MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG"
-    " QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD"
-    " TWD TZS UAH UGX USD UYU UZS VES VND VUV WST XAF XCD XCG XOF XPF YER ZAR ZMW ZWG"
-)
-# Currencies of which a dollar buys fifty or more.
-_SMALL = word_set(
-    "AFN ALL AMD AOA ARS BDT BIF CDF CLP COP CRC CVE DJF DOP DZD ETB GMD GNF GYD HTG HUF IDR INR IQD IRR ISK JMD"
-    " JPY KES KGS KHR KMF KPW KRW KZT LAK LBP LKR LRD MGA MKD MMK MNT MUR MWK MZN NGN NPR PHP PKR PYG RSD RUB RWF"
-    " SDG SOS SSP SYP TZS UGX UZS VES VND VUV XAF XOF XPF YER"
-)
+# ISO 4217, without funds, metals, and codes for tests and for no currency. `small`: a dollar buys fifty or more.
+_ROWS = Path(__file__).with_name("currencies.txt").read_text(encoding="utf-8").splitlines()
+CURRENCIES, _SMALL = {row.split()[0] for row in _ROWS}, {row.split()[0] for row in _ROWS if " " in row}
 # Highest price of one machine per hour. The most expensive rented machine costs about a hundred dollars.
 MOST, MOST_OF_SMALL = 1_000, 10_000_000
 DEFAULT_CURRENCY = "USD"

@@ -132,7 +132,8 @@ def _rows(file: Path, path: str, report: Report) -> list[tuple[object, str]] | N
         unread = f"{shown(file)} cannot be read ({type(error).__name__})"
         problem = str(error) if isinstance(error, FileError) else unread
         fix = "write a CSV file with a header line, or a YAML file with a list `hosts`; both use the keys of `hosts`"
-        report.add(path, problem, "the site would have no machines", fix)
+        for line in problem.splitlines():
+            report.add(path, line, "the site would have no machines", fix)
         return None
 
 

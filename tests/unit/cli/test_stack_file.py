@@ -100,6 +100,18 @@ def test_a_hostile_file_is_one_sentence_with_its_place_and_remedy(project: Path,
     assert len(said) < 400
 
 
+def test_all_ambiguous_values_of_a_file_are_reported_at_once_up_to_twenty(project: Path) -> None:
+    content = b"config:\n  tailrack:a: {b: yes, c: [017, 1]}\n  tailrack:a: &a 0o7\n  tailrack:b: *a\n"
+    content += b"".join(b"  tailrack:k%d: yes\n" % key for key in range(18))
+    with pytest.raises(FileError) as refused:
+        load_config(project, file_of(project, content))
+    *lines, more = str(refused.value).splitlines()
+    numbers = [2, 2, 3, 3, *range(5, 21)]
+    assert [line.split(": ")[0] for line in lines] == [f"Pulumi.trial.yaml line {number}" for number in numbers]
+    assert all(part in line for part, line in zip(("'yes'", "'017'", "second time", "'0o7'"), lines, strict=False))
+    assert more == "Pulumi.trial.yaml has 2 more such values"
+
+
 @pytest.mark.parametrize("text", ["'yes'", "'017'", '"2026-11-23"', "'1e3'", "'12345678901234567890'", "!!str yes"])
 def test_an_ambiguous_value_becomes_a_quoted_text(project: Path, text: str) -> None:
     assert read_yaml(file_of(project, f"a: {text}".encode())) == {"a": text.removeprefix("!!str ").strip("'\"")}
@@ -155,13 +167,15 @@ junk = st.lists(st.sampled_from(words) | st.text(max_size=4)).map("".join)
     | st.binary(max_size=60)
     | junk.map(lambda text: f"config:\n  tailrack:users: {text}\n".encode())
 )
-def test_any_bytes_are_read_or_refused_in_one_sentence(project: Path, content: bytes) -> None:
-    said = ""
+def test_any_bytes_are_read_or_refused_with_a_sentence_a_line(project: Path, content: bytes) -> None:
+    lines: list[str] = []
     try:
         config = load_config(project, file_of(project, content))
         load(config.values, config.secret_keys, project)
     except FileError as error:
-        said = str(error)
+        lines = str(error).splitlines()
+        assert len(lines) == 1 or all(line.startswith("Pulumi.trial.yaml ") for line in lines)
     except ConfigError as error:
-        said = error.problems[0].text
-    assert len(said.splitlines()) == 1
+        lines = error.problems[0].text.splitlines()
+        assert len(lines) == 1
+    assert lines

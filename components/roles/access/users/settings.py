@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -32,18 +33,7 @@ GithubKeys = Annotated[
 
 # Users and groups of Debian's base-passwd, of packages on nodes, and of cloud images; "admin" is a group on Ubuntu.
 # One set for both, because a user gets a group with the same name.
-RESERVED_USERS = word_set(
-    """root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats nobody nogroup
-    adm tty disk kmem dialout fax voice cdrom floppy tape sudo audio dip operator src shadow utmp video sasl
-    plugdev staff users input kvm render sgx crontab messagebus sshd ssh statd polkitd tss netdev admin wheel
-    docker lxd munge slurm tailscale mysql postgres avahi ntp dnsmasq
-    adduser avahi-autoipd bind bluetooth ceph chrony clock colord containerd dcgm debian-tor dhcpcd ec2-user
-    fwupd-refresh ganesha gdm geoclue google-sudoers gpio hplip i2c kernoops kubernetes landscape ldap libvirt
-    libvirt-dnsmasq libvirt-qemu lightdm lpadmin nagios nginx nslcd nvidia-persistenced openldap opc pcap podman
-    pollinate postdrop postfix power prometheus pulse pulse-access rdma redis rpc rpcuser rtkit sambashare saned scanner
-    spi ssl-cert sssd stunnel4 syslog systemd tcpdump ubuntu debian unbound usbmux uuidd whoopsie wireshark
-    zabbix opksshuser"""
-)
+RESERVED_USERS = word_set(Path(__file__).with_name("reserved_names.txt").read_text(encoding="utf-8"))
 
 
 def account_name(value: str, breaks: str) -> str:
