@@ -30,7 +30,11 @@ ADDRESS = rf"^[A-Za-z0-9._%+-]{{1,64}}@{HOST}$"
 _URL = rf"https?://([!-.0-?A-Z\[-~]{{1,200}}@)?{HOST_PORT}([/?][!-~]{{0,2000}})?"
 Url = Annotated[
     SecretStr,
-    must(full(_URL), "is not an http:// or https:// address of plain characters, with a port from 1 to 65535 or none"),
+    must(
+        full(_URL),
+        "is not an http:// or https:// address of plain characters, with a port from 1 to 65535 or none, such as "
+        "https://example.com/id",
+    ),
     Help("an http:// or https:// address"),
 ]
 Password = Annotated[

@@ -84,7 +84,11 @@ BAD: list[tuple[Mapping[str, object], str, str]] = [
     ({"kind": "webhook", "url": "ftp://x.example"}, "[0].url", "[secret] is not an http:// or https:// address"),
     ({"kind": "webhook", "url": "https://x.example/a b"}, "[0].url", "of plain characters"),
     ({"kind": "webhook", "url": "https://x.example/a\nreceiver-1 b"}, "[0].url", "of plain characters"),
-    ({"kind": "webhook", "url": "https://x.example:99999/"}, "[0].url", "with a port from 1 to 65535"),
+    (
+        {"kind": "webhook", "url": "https://x.example:99999/"},
+        "[0].url",
+        "with a port from 1 to 65535 or none, such as https:",
+    ),
     ({"kind": "slack", "url": "http://hooks.slack.com/x"}, "[0].url", "[secret] is not an https:// address"),
     ({**HOOK, "to": "ops@example.org"}, "[0].to", "is not a key of kind webhook; it would have no effect; remove it"),
     ({**MAIL, "url": "https://x.example"}, "[0].url", "write kind: webhook or slack"),
