@@ -9,9 +9,9 @@ node joins a cluster of two, and the thirty-third one of thirty-two that has com
 but a lab's machines share few cores, so they have only what the one that joins, the head node and the control server
 leave of them. Machines that have other things to do make all of it longer: the load is printed, and the seconds of the
 CPU that the machines had for it. Most of that is what starting processes takes, so the peer is a shell that starts a
-thousand of them right before; `x` says how often it could have done so meanwhile. Right after it, bash alone builds
-such a cluster of containers (bench/plain_cluster.py): the floor, and how many times as long tailrack took. Nothing is
-judged.
+thousand of them right before; `x` says how often it could have done so meanwhile. Then the same without accounting and
+health checks, and right after it bash alone builds such a cluster of containers, which has neither
+(bench/plain_cluster.py): the floor, and how many times as long tailrack took. Nothing is judged.
 
 `python -m bench.usable_nodes 3,8 3,33`: clusters that are brought up at once, and nodes that join, or `none` of them;
 as many as the memory has room for (some 60 MB a machine).
@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,8 @@ from components.steps.label import StepLabel
 STACK = "nodes"
 HEAD = "head"
 KINDS = ("prepare", "head", "register", "node")
+# What the floor does not have.
+WITHOUT = {f"tailrack:{name}": {"enabled": False} for name in ("accounting", "health")}
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class Bench:
         self._hosts, self._peer = list[Host](), 1.0
         self._cpu, self._before = dict[str, float](), dict[str, float]()
         self._started, self._started_before = 0, 0
+        self._more: Mapping[str, object] = {}
 
     def _keep(self, event: Event) -> None:
         if event.kind == "done" and event.operation in ("create", "update") and StepLabel.of(event.command):
@@ -134,7 +137,8 @@ class Bench:
         # Ranks on all nodes of a lab would keep its cores from the nodes that come for minutes.
         self._config["config"]["tailrack:validation"] |= {"floors_gb_per_s": {}, "nodes": [HEAD, "n1"]}
         file = self._folder / f"Pulumi.{STACK}.yaml"
-        file.write_text(yaml.safe_dump(self._config), encoding="utf-8")
+        config = {**self._config, "config": self._config["config"] | self._more}
+        file.write_text(yaml.safe_dump(config), encoding="utf-8")
         return Deployment(
             Workspace(PROJECT, STACK, file, self._folder / f"state-{self._clusters}"), self._engine, self._keep
         )
@@ -163,14 +167,21 @@ class Bench:
         return log.count("Processing Reconfiguration Request")
 
     def tell_up(self, nodes: int) -> None:
-        """Print the times of an `up` of `count` nodes."""
+        """Print the times of an `up` of so many nodes, and of one of a cluster with no more than the floor."""
+        self._tell_up(nodes, "")
+        self._more = WITHOUT
+        seconds = self._tell_up(nodes, ", no accounting, no health")
+        self.tell_floor(nodes, seconds)
+        self._more = {}
+
+    def _tell_up(self, nodes: int, kind: str) -> float:
         with self.cluster(nodes, nodes) as parts:
             calls = self.reconfigured()
         usable = max((part for part in parts if part.kind in ("node", "head")), key=lambda part: part.ended)
         begun = min(part.begun for part in parts)
         seconds = usable.ended - begun
         print(
-            f"{nodes:3} usable nodes {seconds:6.1f} s {seconds / self._peer:5.1f} x   reconfigured {calls}   "
+            f"{nodes:3} usable nodes{kind} {seconds:6.1f} s {seconds / self._peer:5.1f} x   reconfigured {calls}   "
             f"load {os.getloadavg()[0]:.1f}   CPU {sum(self._cpu.values()):.1f} s   started {self._started:,}"
         )
         by_kind = defaultdict[str, list[float]](list)
@@ -181,7 +192,7 @@ class Bench:
                 print(f"    {kind:7} {statistics.median(taken):6.1f} s, longest {max(taken):.1f} s, of {len(taken)}")
         path = critical_path(parts, usable)
         print("    " + " > ".join(f"{part.name} {part.seconds:.1f}" for part in path), flush=True)
-        self.tell_floor(nodes, seconds)
+        return seconds
 
     def tell_floor(self, nodes: int, seconds: float) -> None:
         """Print how long bash alone takes, and the ratio: of the seconds, and of the CPU of the nodes but the head."""
