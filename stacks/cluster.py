@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pulumi
 
 from components.cluster.cluster import Cluster
@@ -60,22 +58,24 @@ class ClusterStack:
         link, validation = self.cluster.head.link, self.cluster.validation
         port = f":{config.mlflow.port}" if config.mlflow else ""
         mlflow = {"mlflow_url": pulumi.Output.concat("http://", link.address, port)} if port else {}
-        self.outputs: dict[str, Any] = {
-            "cluster": cluster_output(
-                config,
-                name=config.cluster.name,
-                head=head.name,
-                link=link,
-                members=[self.cluster.head, *self.cluster.nodes],
-                notes=self.cluster.head.notes,
-            ),
-            **self.cluster.results,
-            "busbw_gb_per_s": validation.results.apply(headline),
-            "release": RELEASE,
-            # Stacks of kind pool use this to join the cluster.
-            "head_link": link.to_outputs(),
-            **{f"{name}_password": password for name, password in self.cluster.passwords.items()},
-            **rented_output(created.rented, last_run),
-            **mlflow,
-            **({"tailnet_policy": pulumi.Output.from_input(policy)} if (policy := self.tailnet.policy) else {}),
-        }
+        self.outputs = last_run.completed(
+            {
+                "cluster": cluster_output(
+                    config,
+                    name=config.cluster.name,
+                    head=head.name,
+                    link=link,
+                    members=[self.cluster.head, *self.cluster.nodes],
+                    notes=self.cluster.head.notes,
+                ),
+                **self.cluster.results,
+                "busbw_gb_per_s": validation.results.apply(headline),
+                "release": RELEASE,
+                # Stacks of kind pool use this to join the cluster.
+                "head_link": link.to_outputs(),
+                **{f"{name}_password": password for name, password in self.cluster.passwords.items()},
+                **rented_output(created.rented, last_run),
+                **mlflow,
+                **({"tailnet_policy": pulumi.Output.from_input(policy)} if (policy := self.tailnet.policy) else {}),
+            }
+        )

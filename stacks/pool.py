@@ -102,18 +102,20 @@ class PoolStack:
             measured_before=last_run.output("validation"),
         )
         measured = self.pool.validation.results if self.pool.validation else pulumi.Output.from_input({})
-        self.outputs = {
-            "cluster": cluster_output(
-                config,
-                name=cluster["name"],
-                head=cluster["head"],
-                link=head,
-                members=self.pool.nodes,
-                notes=pulumi.Output.from_input(warnings_about_pool(cluster["head"], settings.head.compute)),
-            ),
-            "validation": measured,
-            "busbw_gb_per_s": measured.apply(headline),
-            "release": RELEASE,
-            **rented_output(created.rented, last_run),
-            **({"elastic": elastic_output(config, owner, allowed.nodes, allowed.prices)} if config.elastic else {}),
-        }
+        self.outputs = last_run.completed(
+            {
+                "cluster": cluster_output(
+                    config,
+                    name=cluster["name"],
+                    head=cluster["head"],
+                    link=head,
+                    members=self.pool.nodes,
+                    notes=pulumi.Output.from_input(warnings_about_pool(cluster["head"], settings.head.compute)),
+                ),
+                "validation": measured,
+                "busbw_gb_per_s": measured.apply(headline),
+                "release": RELEASE,
+                **rented_output(created.rented, last_run),
+                **({"elastic": elastic_output(config, owner, allowed.nodes, allowed.prices)} if config.elastic else {}),
+            }
+        )

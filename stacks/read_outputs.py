@@ -1,12 +1,12 @@
 """The outputs that the last run of a stack left: of this stack itself, and of a pool's cluster."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pulumi
 from pulumi.runtime.rpc import contains_unknowns
 
-from components.steps.values import as_output
+from components.steps.values import OutputParts, as_output, output_from, resolve
 from stacks.sites.hosts.outputs import OtherStack
 
 FUNCTION = "pulumi:pulumi:readStackOutputs"
@@ -22,6 +22,27 @@ class StackOutputs(OtherStack):
     def output(self, name: str) -> pulumi.Output[Any]:
         """Return the same as an Output, a secret if it was one."""
         return as_output({}, lambda _: self.value(name), hidden=name in self.secrets)
+
+    def completed(self, outputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the outputs of this run, each with its last value where `up` leaves it unknown.
+
+        An output that needs a failed step is unknown, and the CLI then drops its last value too: the next run would
+        measure again, and an elastic pool would give back machines that run jobs.
+        """
+        if pulumi.runtime.is_dry_run():
+            return dict(outputs)
+        return {name: self._completed(name, value) for name, value in outputs.items()}
+
+    def _completed(self, name: str, value: pulumi.Input[Any]) -> pulumi.Output[Any]:
+        output = pulumi.Output.from_input(value)
+
+        async def wait() -> OutputParts:
+            now = await resolve({name: output})
+            if now.known or name not in self.outputs:
+                return now.resources, now.values[name], now.known, now.secret
+            return set(), self.outputs[name], True, name in self.secrets
+
+        return output_from(wait())
 
 
 class UnreadableStackError(pulumi.RunError):

@@ -132,16 +132,17 @@ async def main():
     before = await read_outputs(f"{pulumi.get_organization()}/trial/{pulumi.get_stack()}")
     runs = int(before.outputs.get("runs", 0))
     used = step("used", pulumi.Config().get("script") or f"echo {runs} earlier")
-    pulumi.export("runs", used.stdout.apply(lambda _: runs + 1))
-    pulumi.export("token", pulumi.Output.secret("hush-hush-token"))
-    pulumi.export("address", "100.64.0.2")
+    token = used.stdout.apply(lambda _: pulumi.Output.secret("hush-hush-token"))
+    outputs = {"runs": used.stdout.apply(lambda _: runs + 1), "nested": {"said": used.stdout}, "token": token}
+    for name, value in before.completed(outputs).items():
+        pulumi.export(name, value)
 
 pulumi.run(main)
 """
 )
 
 
-def test_a_stack_reads_its_own_outputs_of_the_run_before_and_none_in_its_first(deploy: Deploy, stack: Stack) -> None:
+def test_a_stack_reads_its_own_outputs_of_the_last_run_that_knew_them(deploy: Deploy, stack: Stack) -> None:
     stack.write(OWN, {"any": "text"})
     deployment = deploy("dev", [])
     assert deployment.preview().ok
@@ -151,7 +152,13 @@ def test_a_stack_reads_its_own_outputs_of_the_run_before_and_none_in_its_first(d
         assert summary.ok, summary.failures
         asked += [each.stdin for each in stack.host.take()]
     assert asked == ["echo 0 earlier", "echo 1 earlier", "echo 2 earlier"]
-    assert deployment.outputs()["runs"] == 3
+    kept = {"runs": 3, "nested": {"said": "2 earlier"}, "token": "[secret]"}
+    assert deployment.outputs() == kept
+    # A failed step leaves outputs unknown: the last ones stay, also if a second run fails.
+    stack.write(OWN, {"script": "exit 3"})
+    for _ in range(2):
+        assert not deploy("dev", []).up().ok
+        assert deployment.outputs() == kept
 
 
 NOW = (
