@@ -75,4 +75,3 @@ def played_cloud() -> Iterator[PlayedCloud]:
     account.capacity = {(TYPE, EAST): 4}
     with serve(PlayedCloud(account, {API_KEY: WRITE, READ_ONLY_KEY: READ})) as cloud:
         yield cloud
-        account.close()

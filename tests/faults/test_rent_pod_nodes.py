@@ -27,14 +27,11 @@ def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
 @pytest.fixture(scope="module")
 def cloud(cluster: ClusterUnderTest) -> Iterator[PlayedCloud]:
     """A played RunPod, whose pods are in the cluster's lab."""
-    pods = Pods(cluster.lab, lab_commands.STATE_DIR, [REGION])
-    pods.open()
-    account = Account(pods, {TYPE: 44})
-    account.capacity = {(TYPE, REGION): 1}
-    with serve(PlayedCloud(account, {API_KEY: WRITE})) as played:
-        yield played
-        account.close()
-    pods.close()
+    with Pods(cluster.lab, lab_commands.STATE_DIR, [REGION]).joined() as pods:
+        account = Account(pods, {TYPE: 44})
+        account.capacity = {(TYPE, REGION): 1}
+        with serve(PlayedCloud(account, {API_KEY: WRITE})) as played:
+            yield played
 
 
 @pytest.fixture

@@ -76,13 +76,10 @@ def cluster(lone_head: ClusterUnderTest) -> ClusterUnderTest:
 @pytest.fixture(scope="module")
 def cloud(cluster: ClusterUnderTest) -> Iterator[PlayedCloud]:
     """The played cloud, whose machines are in the cluster's lab."""
-    machines = Containers(cluster.lab, lab_commands.STATE_DIR, [EAST, WEST])
-    machines.open()
-    account = Account(machines, {TYPE: PRICE_CENTS})
-    with serve(PlayedCloud(account, {API_KEY: WRITE, READ_ONLY_KEY: READ})) as played:
-        yield played
-        account.close()
-    machines.close()
+    with Containers(cluster.lab, lab_commands.STATE_DIR, [EAST, WEST]).joined() as machines:
+        account = Account(machines, {TYPE: PRICE_CENTS})
+        with serve(PlayedCloud(account, {API_KEY: WRITE, READ_ONLY_KEY: READ})) as played:
+            yield played
 
 
 @pytest.fixture

@@ -55,7 +55,6 @@ def cloud(images: None) -> Iterator[PlayedCloud]:
     account.capacity = {(TYPE, REGION): 1}
     with serve(PlayedCloud(account, {API_KEY: WRITE})) as played:
         yield played
-        account.close()
     lab_commands.clear_away(LAB)
 
 

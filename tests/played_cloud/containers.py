@@ -1,8 +1,10 @@
 """Lab containers as the machines of the played cloud, in networks of an existing lab."""
 
 import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -29,17 +31,13 @@ class Containers:
         self._place: dict[str, Any] = {"lab": lab, "state_dir": state_dir}
         self._regions, self._like = regions, like
 
-    def open(self) -> None:
-        """Create the networks of the regions."""
-        client = docker_daemon.connect()
-        network.join(client, self._networks())
-        client.close()
-
-    def close(self) -> None:
-        """Remove the networks of the regions."""
-        client = docker_daemon.connect()
-        network.leave(client, self._networks())
-        client.close()
+    @contextmanager
+    def joined(self) -> Iterator[Self]:
+        """Have networks of the regions in the lab."""
+        with closing(docker_daemon.connect()) as client:
+            network.join(client, self._networks())
+            yield self
+            network.leave(client, self._networks())
 
     def start(self, machine: Machine, *, own_host_key: bool) -> str:
         """Start a container with the keys of the machine's user data."""

@@ -103,7 +103,7 @@ class PlayedCloud:
 
 @contextmanager
 def serve(cloud: PlayedCloud, port: int = 0) -> Iterator[PlayedCloud]:
-    """Serve a played cloud on loopback; its `url` is that of Lambda's API."""
+    """Serve a played cloud on loopback until its machines end; its `url` is that of Lambda's API."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -141,5 +141,6 @@ def serve(cloud: PlayedCloud, port: int = 0) -> Iterator[PlayedCloud]:
     try:
         yield cloud
     finally:
+        cloud.account.close()
         server.shutdown()
         server.server_close()

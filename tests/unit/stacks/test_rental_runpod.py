@@ -195,7 +195,6 @@ def played() -> Iterator[PlayedCloud]:
     rented.capacity = {("NVIDIA_L4", "us-ks-2"): 1}
     with serve(PlayedCloud(rented, {"key": WRITE})) as server:
         yield server
-        rented.close()
 
 
 def test_the_mapped_port_of_a_pod_is_among_its_facts(played: PlayedCloud) -> None:
