@@ -245,7 +245,7 @@ def test_runs_are_killed_at_points_that_chance_chooses_and_half_of_their_steps_t
     for number in range(kills):
         # Work for every machine, however far the runs before have come.
         cluster.config["tailrack:cluster"]["repair"] = dict.fromkeys(("head", "a1", "x1"), f"{number + 1} of {kills}")
-        seconds, steps_too = chance.uniform(1, 25), chance.random() < 0.5
+        seconds, steps_too = chance.uniform(1, 15), chance.random() < 0.5
         until = time.monotonic() + seconds
         run = started()
         eventually(lambda: run.process.poll() is not None or time.monotonic() > until, 60, "the point comes")  # noqa: B023

@@ -45,6 +45,12 @@ def is_idle(cluster: ClusterUnderTest) -> bool:
     return cluster.run("head", "sinfo -h -N -p pods -o '%T'").strip() == "idle"
 
 
+def wait_for_pod(cluster: ClusterUnderTest) -> None:
+    """Wait until the pod's daemons are back, and Slurm gives it jobs."""
+    answer = "munge -n | unmunge && tailscale wait --timeout 1s"
+    eventually(lambda: cluster.attempt("p1", answer).returncode == 0 and is_idle(cluster), 60, "the pod takes jobs")
+
+
 def pid_of(cluster: ClusterUnderTest, service: str) -> str:
     """Return the process of a service on the pod; empty if it does not run."""
     status = cluster.attempt("p1", f"sv status {SERVICES}/{service}").stdout
@@ -124,9 +130,7 @@ def test_a_killed_daemon_is_back_within_two_seconds(cluster: ClusterUnderTest, s
     began = time.monotonic()
     eventually(lambda: pid_of(cluster, service) not in ("", before), 2, f"{service} runs again")
     assert time.monotonic() - began < 2 * patience()
-    connected = "munge -n | unmunge && tailscale wait --timeout 1s"
-    eventually(lambda: cluster.attempt("p1", connected).returncode == 0, 60, "up")
-    eventually(lambda: is_idle(cluster), 60, "the pod takes jobs")
+    wait_for_pod(cluster)
     assert srun(cluster, "printenv SLURMD_NODENAME") == "p1"
 
 
@@ -139,7 +143,7 @@ def test_services_go_on_below_a_new_supervisor_if_it_is_killed(cluster: ClusterU
     # Those of the old one take a moment to end, and then stay as zombies: this pod's first process collects none.
     parents = "for pid in $(pgrep -r R,S,D -x runsv); do ps -o comm= -p $(ps -o ppid= -p $pid); done | sort -u"
     eventually(lambda: cluster.attempt("p1", parents).stdout.strip() == "runsvdir", 60, "all are its own")
-    eventually(lambda: is_idle(cluster), 60, "the pod takes jobs")
+    wait_for_pod(cluster)
 
 
 def test_the_head_node_asks_a_pod_and_names_its_missing_parts(cluster: ClusterUnderTest) -> None:

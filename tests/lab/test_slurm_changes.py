@@ -146,7 +146,7 @@ def test_a_drain_of_slurms_own_is_no_usable_node_and_is_named(cluster: Cluster) 
     rerun_node_steps(cluster, "fritz")
     failures = cluster.up().failures
     (failure,) = [one for one in failures if one.urn.endswith("::b1-node")]
-    assert "does not see this node as usable (IDLE+DRAIN" in failure.message
+    assert "does not see this node as usable (DRAIN+DYNAMIC_NORM+IDLE" in failure.message
     assert "Kill task failed" in failure.message
     cluster.run("head", "scontrol update nodename=b1 state=resume")
     cluster.up_ok()
