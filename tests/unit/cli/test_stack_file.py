@@ -106,8 +106,7 @@ def test_all_ambiguous_values_of_a_file_are_reported_at_once_up_to_twenty(projec
     with pytest.raises(FileError) as refused:
         load_config(project, file_of(project, content))
     *lines, more = str(refused.value).splitlines()
-    numbers = [2, 2, 3, 3, *range(5, 21)]
-    assert [line.split(": ")[0] for line in lines] == [f"Pulumi.trial.yaml line {number}" for number in numbers]
+    assert [line.split(": ")[0].split()[-1] for line in lines] == [*"2233", *map(str, range(5, 21))]
     assert all(part in line for part, line in zip(("'yes'", "'017'", "second time", "'0o7'"), lines, strict=False))
     assert more == "Pulumi.trial.yaml has 2 more such values"
 
