@@ -44,7 +44,7 @@ from components.steps.label import StepLabel
 STACK = "nodes"
 HEAD = "head"
 KINDS = ("prepare", "head", "register", "node")
-# What the floor does not have.
+# Services that the floor does not have.
 WITHOUT = {f"tailrack:{name}": {"enabled": False} for name in ("accounting", "health")}
 
 
