@@ -31,18 +31,26 @@ class StackOutputs(OtherStack):
         """
         if pulumi.runtime.is_dry_run():
             return dict(outputs)
-        return {name: self._completed(name, value) for name, value in outputs.items()}
+        return {
+            name: _completed(value, self.outputs.get(name), name in self.secrets) for name, value in outputs.items()
+        }
 
-    def _completed(self, name: str, value: pulumi.Input[Any]) -> pulumi.Output[Any]:
-        output = pulumi.Output.from_input(value)
 
-        async def wait() -> OutputParts:
-            now = await resolve({name: output})
-            if now.known or name not in self.outputs:
-                return now.resources, now.values[name], now.known, now.secret
-            return set(), self.outputs[name], True, name in self.secrets
+def _completed(value: pulumi.Input[Any], last: Any, hidden: bool) -> pulumi.Input[Any]:
+    """Return a value, or the last one if it is unknown. A mapping keeps its Outputs: each is a secret by itself."""
+    if isinstance(value, Mapping):
+        before = last if isinstance(last, Mapping) else {}
+        return {key: _completed(part, before.get(key), hidden) for key, part in value.items()}
+    if not isinstance(value, pulumi.Output):
+        return value
 
-        return output_from(wait())
+    async def wait() -> OutputParts:
+        now = await resolve({"": value})
+        if now.known or last is None:
+            return now.resources, now.values[""], now.known, now.secret
+        return set(), last, True, hidden
+
+    return output_from(wait())
 
 
 class UnreadableStackError(pulumi.RunError):

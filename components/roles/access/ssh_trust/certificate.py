@@ -117,16 +117,11 @@ def install(text: str) -> None:
     certificate, shown = text.split("\n")[0], (files.read(path) or "").rstrip("\n")
     if certificate != shown and _number(certificate) > _number(shown):
         files.write(path, certificate)
-        if services.on_runit():
-            _restart_pods_server()
-        else:
+        if not services.on_runit():
             sshd.reload_valid()
-
-
-def _restart_pods_server() -> None:
-    # The first certificate comes before the server.
-    if services.is_active(POD_SERVICE):
-        services.restart(POD_SERVICE)
+        # The first certificate comes before a pod's server.
+        elif services.is_active(POD_SERVICE):
+            services.restart(POD_SERVICE)
 
 
 def host_key_file() -> str:

@@ -249,7 +249,8 @@ def _require_name(now: Tailscale, host: str, *, just_joined: bool) -> None:
         if not attempt("tailscale", "logout").ok:
             note("tailscale could not log out")
         run("systemctl", "disable", "-q", "--now", "tailscaled")
-        tailscale.forget_state()
+        # The daemon then starts without a login.
+        files.remove(tailscale.STATE_FILE)
         files.remove(RECORD)
     raise name_is_taken(host, granted)
 

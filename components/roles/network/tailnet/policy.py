@@ -45,11 +45,6 @@ def relay_port(tailnet: Tailnet, node: str) -> str:
     return str(tailnet.relay.port) if tailnet.relay and tailnet.relay.node == node else ""
 
 
-def relay_grant(tag: str) -> dict[str, Any]:
-    """Return the grant that lets members with a tag use each other as relays, if they offer it."""
-    return {"src": [tag], "dst": [tag], "app": {CAPABILITY: []}}
-
-
 def ports(roles: Iterable[Role]) -> tuple[str, ...]:
     """Return the ports and ranges that the cluster's machines must reach on one another: daemons first, then jobs."""
     merged: Ranges = []
@@ -104,7 +99,7 @@ def policy(
     grants: list[dict[str, Any]] = [{"src": [tag], "dst": [tag], "ip": [f"tcp:{port}" for port in wanted]}]
     test: dict[str, Any] = {"src": tag, "accept": [f"{tag}:{_range(port)[0]}" for port in wanted]}
     if relay:
-        grants.append(relay_grant(tag))
+        grants.append({"src": [tag], "dst": [tag], "app": {CAPABILITY: []}})
     if whole:
         grants.append({"src": ["autogroup:member"], "dst": [tag], "ip": [f"tcp:{SSH}"]})
         grants.append({"src": ["autogroup:member"], "dst": ["autogroup:self"], "ip": ["*"]})

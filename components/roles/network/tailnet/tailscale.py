@@ -131,8 +131,3 @@ class Tailscale:
                 return not logged_out
         # The daemon does not run: read the state with which it would start.
         return bool(re.search('"profile-', files.read(STATE_FILE) or ""))
-
-
-def forget_state() -> None:
-    """Remove the state of a stopped daemon, so that it starts without a login."""
-    files.remove(STATE_FILE)
