@@ -31,7 +31,7 @@ STAYS = (
     "MLflow. /var/log/tailrack/left on each machine lists everything that stays."
 )
 # The inputs of a new resource that a preview needs; a thousand machines have many inputs.
-_INPUTS_OF_NEW = ("triggers", "update")
+_INPUTS_OF_NEW = ("triggers", "update", "gpuKind")
 
 
 def up(arguments: argparse.Namespace, console: Console) -> int:

@@ -65,7 +65,11 @@ async def _look_at(unverified: Sequence[UnverifiedHost], base_dir: Path) -> list
             try:
                 async with asyncio.timeout(LIMIT):
                     return replace(host, key=await _key_of(host, base_dir))
-            except (OSError, asyncssh.Error, ValueError, KeyError, TimeoutError) as error:
+            except KeyError as key:
+                return replace(
+                    host, why_not=f"a bastion of its site has no {key.args[0]} in the config; write it there"
+                )
+            except (OSError, asyncssh.Error, ValueError, TimeoutError) as error:
                 return replace(host, why_not=str(error) or f"no answer within {LIMIT} s")
 
     return list(await asyncio.gather(*map(read, unverified)))

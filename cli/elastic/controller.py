@@ -182,6 +182,8 @@ class Controller:
         missing = dict.fromkeys(machines - self._made - lost, "the run brought no machine")
         if failures or missing:
             self._give_up({**missing, **failures})
+        if left := sorted(self._made - machines):
+            raise CliError(f"{', '.join(left)} could not be returned (see above)")
 
     def _look(self, run: Run, lost: set[str]) -> None:
         """Report while a run goes on; end it if a machine is not wanted any more, or another one has waited long."""

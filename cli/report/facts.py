@@ -222,10 +222,11 @@ def pairs(outputs: Mapping[str, Any]) -> list[Pair]:
     The facts are each node's path to the head node when it joined, and the preflight's newer ones: the path to the next
     node and to the nodes with the most traffic.
     """
-    head, *nodes = (node["name"] for node in outputs["cluster"]["nodes"])
-    order = [head, *nodes]
-    joined = zip(nodes, outputs["cluster"]["nodes"][1:], strict=True)
-    by_ends = {frozenset((name, head)): Pair(head, name, str(node["path"])) for name, node in joined}
+    joined = {node["name"]: str(node["path"]) for node in outputs["cluster"]["nodes"]}
+    # A pool has the name of its cluster's head node, which is not among its nodes.
+    order, head = [*joined], outputs["cluster"].get("head", next(iter(joined), ""))
+    others = joined.items() - {(head, joined.pop(head))} if head in joined else ()
+    by_ends = {frozenset((name, head)): Pair(head, name, path) for name, path in others}
     for scope in scopes(outputs):
         for finding in [*scope.findings, *scope.traffic]:
             pattern = {"tailnet path": _REACHED, TRAFFIC: _TRAFFIC}.get(finding["check"])

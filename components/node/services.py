@@ -128,7 +128,8 @@ def stop(name: str) -> None:
     """Stop a service or a unit. Raises Failure."""
     if on_runit():
         run.run("sv", "-w", str(_END_SECONDS), "force-stop", _folder(name))
-    else:
+    # systemd's own restart of a daemon that ends again and again cancels a stop at the same moment.
+    elif not attempt("systemctl", "stop", name).ok:
         run.run("systemctl", "stop", name)
 
 

@@ -21,12 +21,11 @@ from typing import Any
 from stacks.http_client import ApiError, use_packages
 from stacks.rental.cloud import GONE, Cloud, Instance
 from stacks.rental.clouds import account
-from stacks.rental.machine import LAUNCHES, LONGEST_PAUSE, RentalError, end, explain
+from stacks.rental.machine import LAST, LAUNCHES, LONGEST_PAUSE, RentalError, end, explain
 
 # Seconds after which a launch that was in progress shows in the list: the limit of a call, and the list's delay.
 SETTLE_SECONDS = 75.0
-# pulumi-command passes the resource's last output in these.
-_LAST, _ENDED = "PULUMI_COMMAND_STDOUT", "all machines of the stack"
+_ENDED = "all machines of the stack"
 
 
 def up(cloud: Cloud, public_key: str, last: Mapping[str, Any]) -> dict[str, str]:
@@ -70,7 +69,7 @@ def key_name(owner: str) -> str:
 def main(action: str, text: str) -> int:
     """Run the action; return the exit status."""
     request: dict[str, Any] = json.loads(text)
-    last: dict[str, Any] = json.loads(os.environ.get(_LAST) or "{}")
+    last: dict[str, Any] = json.loads(os.environ.get(LAST) or "{}")
     cloud = account(request["cloud"], request["base_url"], request["api_key"])
     try:
         if action == "down":

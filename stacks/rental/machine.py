@@ -53,6 +53,8 @@ MOST_MISSING = 10
 QUEUE_SECONDS, QUEUE_PAUSE = 3600.0, 5.0
 # Answers without a clear result after which the program gives up on an offer.
 MOST_UNCLEAR = 4
+# pulumi-command passes the resource's last output in this variable.
+LAST = "PULUMI_COMMAND_STDOUT"
 # A folder for each owner whose machines this checkout rented: one file for each launch whose end is not known.
 LAUNCHES = Path(".tailrack/launches")
 
@@ -67,10 +69,14 @@ class RentalError(Exception):
 
 @dataclass(frozen=True)
 class Rental:
-    """One machine of a stack, in an account."""
+    """One machine of a stack, in an account.
+
+    own   id of the machine that the last run brought: no run gives it back because it does not answer
+    """
 
     cloud: Cloud
     request: Mapping[str, Any]
+    own: str = ""
     answers: Callable[[str, int], bool] = lambda address, port: answers_ssh(address, port)
     wanted: Callable[[], bool] = lambda: True  # whether the engine still waits for the machine
 
@@ -90,7 +96,9 @@ class Rental:
                     "write this type and region again (also in `try`), or take the node out of the config, run `make "
                     "up`, and put it back",
                 )
-            if machine := self._boot(found, tried):
+            # Its steps report a machine of an earlier run that does not answer.
+            in_use = found.id == self.own and found.state == READY and found.address
+            if machine := found if in_use else self._boot(found, tried):
                 return self._facts(machine, tried)
         quota, refusals = False, list[ApiError]()
         for offer in self._with_capacity(wanted, tried):
@@ -138,7 +146,7 @@ class Rental:
 
     def _found(self) -> Instance | None:
         """Return the node's machine, and end the rent of others that unclear answers left."""
-        machines = sorted(self._mine(), key=lambda one: (one.state != READY, one.id))
+        machines = sorted(self._mine(), key=lambda one: (one.id != self.own, one.state != READY, one.id))
         if len(machines) > 1:
             give_back(self.cloud, machines[1:], self.node)
         return machines[0] if machines else None
@@ -242,6 +250,11 @@ class Rental:
                 return seen
             time.sleep(pause)
             pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
+        if machine.id == self.own:
+            raise RentalError(
+                f"{self.node}: its machine {machine.id} at {self.cloud.title} is not ready after {limit / 60:.3g} min",
+                "start it in the cloud's console, or end it there, then run `make up` again",
+            )
         give_back(self.cloud, [machine], self.node)
         state = "did not answer SSH" if seen.state == READY else "did not boot"
         tried.append(
@@ -356,7 +369,8 @@ def main(action: str, text: str) -> int:
     request: dict[str, Any] = json.loads(text)
     cloud = account(request["cloud"], request["base_url"], request["api_key"])
     engine = os.getppid()
-    rental = Rental(cloud, request, wanted=lambda: os.getppid() == engine)
+    own = json.loads(os.environ.get(LAST) or "{}").get("id", "")
+    rental = Rental(cloud, request, own, wanted=lambda: os.getppid() == engine)
     try:
         if action == "down":
             rental.down()

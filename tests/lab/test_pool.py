@@ -11,36 +11,19 @@ import pytest
 
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT
-from lab.identity import lab_id
 from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, MakeCluster, dev_config, eventually
+from tests.lab.pool_under_test import PoolUnderTest
 
 
-class PoolUnderTest(ClusterUnderTest):
+def pool_of(letter: str, cluster: ClusterUnderTest, folder: Path, found: Found) -> PoolUnderTest:
     """A pool of one node, `<letter>1` at site `cloud-<letter>`, in the lab of a cluster under test."""
-
-    def __init__(self, letter: str, cluster: ClusterUnderTest, folder: Path, found: Found) -> None:
-        config = {
-            "tailrack:kind": "pool",
-            "tailrack:cluster": cluster.stack,
-            "tailrack:sites": [
-                {"name": f"cloud-{letter}", "kind": "lab", "fabric": "tailnet", "pools": [{"name": letter}]}
-            ],
-            "tailrack:spot": {"forget_after_minutes": 5},
-            "tailrack:validation": SMALL_MEASUREMENT,
-        }
-        super().__init__(f"{cluster.stack}-{letter}", folder, found, config)
-        self.cluster, self.letter = cluster, letter
-
-    @property
-    def lab(self) -> str:
-        """The id of the cluster's lab."""
-        return lab_id(PROJECT, self.cluster.stack)
-
-    def remove(self) -> None:
-        """Destroy the pool; its lab is the cluster's."""
-        deployment = self.deployment()
-        deployment.destroy()
-        deployment.workspace.forget()
+    site = {"name": f"cloud-{letter}", "kind": "lab", "fabric": "tailnet", "pools": [{"name": letter}]}
+    config = {
+        "tailrack:sites": [site],
+        "tailrack:spot": {"forget_after_minutes": 5},
+        "tailrack:validation": SMALL_MEASUREMENT,
+    }
+    return PoolUnderTest(cluster, letter, folder, found, config)
 
 
 def run_all(commands: Sequence[Sequence[str]]) -> list[str]:
@@ -72,7 +55,7 @@ def pools(
     cluster: ClusterUnderTest, found: Found, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, PoolUnderTest]]:
     """Two pools, brought up at the same time."""
-    made = {letter: PoolUnderTest(letter, cluster, tmp_path_factory.mktemp(letter), found) for letter in "cd"}
+    made = {letter: pool_of(letter, cluster, tmp_path_factory.mktemp(letter), found) for letter in "cd"}
     for pool in made.values():
         pool.deployment().workspace.forget()
     try:
@@ -151,7 +134,7 @@ def test_a_pool_follows_a_new_ssh_authority_of_its_cluster_without_an_up(
 def test_a_name_that_another_pool_has_is_refused_by_the_head_node_before_a_machine_is_touched(
     cluster: ClusterUnderTest, pools: dict[str, PoolUnderTest], found: Found, tmp_path: Path
 ) -> None:
-    third = PoolUnderTest("e", cluster, tmp_path, found)
+    third = pool_of("e", cluster, tmp_path, found)
     # Which the outputs of the cluster's stack do not tell.
     third.config["tailrack:sites"][0]["pools"] = [{"name": "x", "count": 1}]
     owner = "organization.tailrack.other"

@@ -94,6 +94,9 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
             if isinstance(host, Mapping):
                 keys = {key: value for key, value in host.items() if value is not None}
                 keys = {k: value for k, value in shared.items() if not (k in _KEYS and _KEYS & keys.keys())} | keys
+                # Terraform's maps of strings have ports as texts.
+                if isinstance(port := keys.get("port"), str) and re.fullmatch("[0-9]{1,5}", port):
+                    keys["port"] = int(port)
                 if "host_key" not in keys and (key := known_hosts.key_of(keys.get("address"), keys.get("port", 22))):
                     keys["host_key"] = key
                 lacks = {"host_key": _no_key(base_dir, file, keys)} if isinstance(file, str) else {}

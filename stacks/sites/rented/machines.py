@@ -93,7 +93,8 @@ class RentedMachine(pulumi.ComponentResource):
             delete=label.on("exec python3 -m stacks.rental.machine down"),
             stdin=as_output({"key": self._key, "account": account.facts}, stdin, hidden=True),
             logging=local.Logging.NONE,
-            add_previous_output_in_env=False,
+            # Its id: a changed input does not give back a machine that is in use.
+            add_previous_output_in_env=True,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[account.resource]),
         )
         self._result: pulumi.Output[dict[str, Any]] = pulumi.Output.unsecret(self._resource.stdout).apply(parse_result)

@@ -86,7 +86,9 @@ def look(
             orphans = _orphans(present, recorded, nodes)
             if orphans and not dry_run:
                 cloud.end([orphan.id for orphan in orphans])
-            tagged = {machine.tags.get(NODE) for machine in present if machine.tags.get(STACK) == stack}
+            # A stack that was renamed has machines with its old name.
+            ours = {_id(recorded, name, "id") for name in recorded}
+            tagged = {one.tags.get(NODE) for one in present if one.tags.get(STACK) == stack or one.id in ours}
             waiting = [node for node in mine if node.name not in tagged]
             offers = _usable(cloud.offers(), site) if waiting and (site.fewer == WARN or dry_run) else []
             available = {(offer.type, offer.region) for offer in offers}

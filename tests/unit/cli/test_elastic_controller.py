@@ -121,6 +121,13 @@ def test_a_machine_comes_when_it_is_asked_for_and_goes_when_slurm_suspends_it(cl
     assert (cloud.made, cloud.states["e2"][0]) == (set(), FREE)
 
 
+def test_a_machine_that_cannot_be_returned_is_an_error_and_no_endless_run(cloud: Cloud) -> None:
+    cloud.made, cloud.failures = {"e1"}, dict  # type: ignore[method-assign]
+    cloud.states["e1"] = ("IDLE CLOUD POWERING_DOWN", "")
+    with pytest.raises(CliError, match="e1 could not be returned"):
+        once(cloud)
+
+
 def test_a_machine_that_fails_is_returned_and_tried_again_after_a_pause_that_doubles(cloud: Cloud) -> None:
     cloud.broken, works = {"e1": "no capacity"}, controller(cloud)
     cloud.states["e1"] = (ASKED, "")

@@ -190,6 +190,9 @@ def test_each_pair_shows_its_path_and_its_traffic(outputs):
         ("head", "c", "relay", "not known"),
         ("a", "c", "peer-relay", "2.5 MB to c, 999 B to a"),
     ]
+    # A pool's nodes are others than the head node, and it may have none.
+    nodes = [{"name": name, "path": "direct"} for name in ("e1", "e2")]
+    assert not any(pairs({"cluster": {"head": "head", "nodes": nodes[:count]}, "validation": {}}) for count in (0, 2))
     words = read(outputs).words
     assert "2.5 MB to c, 999 B to a" in words
     assert "tailnet traffic" not in words

@@ -8,9 +8,9 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 48_246,
+    "lines of code": 48_200,
     "Python files in components/": 323,
-    "lines of code in tests/": 51_372,
+    "lines of code in tests/": 51_366,
     "lines of bash": 1_679,
     "units": 25,
     "timers": 3,

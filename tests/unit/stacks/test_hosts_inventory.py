@@ -154,8 +154,9 @@ def test_a_host_without_a_key_has_the_one_of_known_hosts_for_its_port(folder: Pa
     other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
     rsa = asyncssh.generate_private_key("ssh-rsa", key_size=2048).export_public_key().decode().strip()
     text = f"10.0.0.1 {rsa}\n10.0.0.1 {HOST_KEY}\n[10.0.0.1]:2222 {other}\n"
-    first, second = hosts(folder, **known(folder, text, N1, {**N1, "name": "n2", "port": 2222}))
-    assert (first.host_key, second.host_key) == (HOST_KEY, other)
+    for port in (2222, "2222"):
+        first, second = hosts(folder, **known(folder, text, N1, {**N1, "name": "n2", "port": port}))
+        assert (first.host_key, second.host_key) == (HOST_KEY, other)
 
 
 def test_no_host_trusts_a_port_without_its_own_line_or_a_revoked_key(folder: Path) -> None:

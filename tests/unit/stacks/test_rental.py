@@ -104,6 +104,15 @@ def test_a_later_run_finds_its_machine_and_takes_none_of_another_owner_or_node(p
     assert len({*ids}) == played.account.launched == 3
 
 
+def test_no_later_run_ends_a_machine_in_use_that_does_not_answer(played: PlayedCloud) -> None:
+    own = rental(played).up()["id"]
+    again = Rental(client(played), request(played, boot_seconds=0), own, lambda *_: False)
+    assert again.up()["id"] == own
+    played.account.bill()[0].state = "booting"
+    assert "start it in the cloud's console" in refused(again)
+    assert len(played.account.bill()) == played.account.launched == 1
+
+
 def test_the_next_place_is_tried_when_there_is_no_capacity_and_the_outcome_lists_it(played: PlayedCloud) -> None:
     played.account.capacity = {(OTHER_TYPE, WEST): 1}
     offers = [{"type": TYPE, "region": EAST}, {"type": "gone", "region": EAST}, {"type": OTHER_TYPE, "region": WEST}]

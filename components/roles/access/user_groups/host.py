@@ -52,10 +52,6 @@ class GroupsValues:
         """Return the folder that contains the groups' folders on the head node."""
         return f"{self.share_path}/groups"
 
-    def members_of(self, group: str) -> list[str]:
-        """Return the names of a group's members."""
-        return [member.user for member in self.user_groups_members if member.group == group]
-
     def former(self) -> list[str]:
         """Return groups of this machine that the config no longer has."""
         names = {group.name for group in self.user_groups_lines}
@@ -139,7 +135,8 @@ def machine(step: Step, values: GroupsValues) -> None:
     refuse_clashes(values, step.host)
     for group in values.user_groups_lines:
         ensure_group(group)
-        set_members(group.name, values.members_of(group.name), values.users_lines)
+        members = [member.user for member in values.user_groups_members if member.group == group.name]
+        set_members(group.name, members, values.users_lines)
     for name in values.former():
         set_members(name, [], values.users_lines)
 

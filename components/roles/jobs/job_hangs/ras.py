@@ -198,7 +198,8 @@ def _communicator(row: Mapping[str, Any]) -> Communicator | None:
     missing: list[Rank] = []
     absent: list[Rank] = []
     counts: dict[str, dict[int, list[Rank]]] = {}
-    leaving = [_leaves(entry["status"]) for entry in row["ranks"]]
+    flags = ("finalize_called", "destroy_flag", "abort_flag")
+    leaving = [any(entry["status"].get(flag) is not False for flag in flags) for entry in row["ranks"]]
     if leaving and all(leaving):
         return None
     for entry in row["ranks"]:
@@ -215,10 +216,6 @@ def _communicator(row: Mapping[str, Any]) -> Communicator | None:
     }
     name = f"{_hash(row['hash'])}:{_hash(row['secondary_hash'])}"
     return Communicator(name, _number(row["size"]), operations, tuple(missing), tuple(absent))
-
-
-def _leaves(status: Mapping[str, Any]) -> bool:
-    return any(status.get(name) is not False for name in ("finalize_called", "destroy_flag", "abort_flag"))
 
 
 def _rank(entry: Mapping[str, Any]) -> Rank:

@@ -49,11 +49,13 @@ def upgrade(folder: Path, version: str) -> None:
             create_sqlalchemy_engine_with_retry,
         )
 
-        with (
-            closing(sqlite3.connect(database)) as source,
-            closing(sqlite3.connect(folder / f"{DATABASE}.before-{version}")) as copy,
-        ):
-            source.backup(copy)
+        kept = folder / f"{DATABASE}.before-{version}"
+        # An upgrade that broke off has left its copy: the database is no longer what it was.
+        if not kept.exists():
+            new = kept.with_name(f"{kept.name}.new")
+            with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(new)) as copy:
+                source.backup(copy)
+            new.rename(kept)
         _upgrade_db(create_sqlalchemy_engine_with_retry(f"sqlite:///{database}"))
     version_file.write_text(f"{version}\n", encoding="utf-8")
 

@@ -72,8 +72,10 @@ def slurm_figures(jobs: Iterable[Job], nodes: Sequence[Node]) -> list[Metric]:
     running = [job for job in jobs if job.runs]
     hanging = [job for job in running if read_hang(job.admin_comment, job.start)]
     unused = "GPUs that running jobs have and have not used for 10 minutes or more; without accounting, 0."
+    # A node has `h200:8, a100:4`.
+    gpus = sum(int(kind.rpartition(":")[2]) for node in nodes for kind in node.gpus.split(", ") if kind)
     totals = (
-        ("tailrack_slurm_gpus", "GPUs of all nodes.", sum(gpus_in(node.gpus) for node in nodes)),
+        ("tailrack_slurm_gpus", "GPUs of all nodes.", gpus),
         ("tailrack_slurm_gpus_in_use", "GPUs that jobs have.", sum(gpus_of(job.resources) for job in running)),
         ("tailrack_slurm_gpus_unused", unused, sum(map(_unused, running))),
         ("tailrack_slurm_jobs_hanging", "Running jobs that seem to hang; without tailrack:job_hangs, 0.", len(hanging)),
@@ -118,11 +120,6 @@ def job_state(job: Job) -> str:
     if not job.runs:
         return "pending"
     return next((word.lower() for word in ("SUSPENDED", "COMPLETING") if word in job.flags), "running")
-
-
-def gpus_in(kinds: str) -> int:
-    """Return the number of GPUs in `h200:8, a100:4`."""
-    return sum(int(kind.rpartition(":")[2]) for kind in kinds.split(", ") if kind)
 
 
 def _unused(job: Job) -> int:

@@ -280,7 +280,7 @@ def apply_limits(limits: Limits, running: Iterable[tuple[Job, Summary]], present
         if job.suspended or job.qos in limits.exempt or not held.unused or held.minutes < limits.tell:
             marks.discard(_run_mark(job))
         # It ends only if it got the message before.
-        elif _ends(limits, held) and _run_mark(job) in told:
+        elif limits.end and held.unused == held.gpus and held.minutes >= limits.end and _run_mark(job) in told:
             _notify(job, f"{idle_for(held)} tailrack ends this job, as tailrack:accounting.unused_gpus says.")
             slurm.end(job.title)
             sys.stderr.write(f"ended job {job.title} of uid {job.user_number}: unused GPUs for {held.minutes} min\n")
@@ -293,10 +293,6 @@ def apply_limits(limits: Limits, running: Iterable[tuple[Job, Summary]], present
         files.write(TOLD, "\n".join(sorted(marks)), 0o600)
     for job, message in due:
         _notify(job, message)
-
-
-def _ends(limits: Limits, held: Summary) -> bool:
-    return bool(limits.end) and held.unused == held.gpus and held.minutes >= limits.end
 
 
 def _notify(job: Job, message: str) -> None:

@@ -125,17 +125,13 @@ def bridges(device: Path) -> set[str]:
     return {part for part in device.resolve().parts[:-1] if re.fullmatch(ADDRESS, part)}
 
 
-def gpu_bridges() -> list[set[str]]:
-    """Return the PCI bridges above each GPU, in CUDA's order."""
-    return [bridges(PCI / gpu) for gpu in nvidia_devices(DISPLAYS, PCI)]
-
-
 def select_ports(ports: Sequence[Thing], setting: str) -> list[Thing]:
     """Return the ports that jobs should use, each with its `rail`: the first GPU near it, or -1.
 
     setting   auto, none, or names of devices and ports, separated by commas; FabricError if none of them exists
     """
-    gpus = gpu_bridges()
+    # The PCI bridges above each GPU, in CUDA's order.
+    gpus = [bridges(PCI / gpu) for gpu in nvidia_devices(DISPLAYS, PCI)]
     devices = {path.name: bridges(path / "device") for path in VERBS.glob("*")}
     names = {*setting.split(",")}
     if setting == NO_RDMA:

@@ -312,15 +312,11 @@ def own_firewalls(now: Tailscale) -> str:
     """Return their names with `+` between."""
     found = {
         "firewalld": exists("firewalld") and systemd.is_active("firewalld"),
-        "ufw": exists("ufw") and _ufw_is_active(),
+        "ufw": exists("ufw") and "\nStatus: active" in f"\n{attempt('ufw', 'status', quiet=True).output}",
         "nftables": exists("nft") and _drops_by_default(),
         "shields-up": now.shields_up,
     }
     return "+".join(name for name, there in found.items() if there)
-
-
-def _ufw_is_active() -> bool:
-    return bool(re.search("^Status: active", attempt("ufw", "status", quiet=True).output, re.MULTILINE))
 
 
 def _drops_by_default() -> bool:

@@ -74,15 +74,11 @@ def services(step: Step, values: AccountingValues) -> None:
     database.restore_dump(step)
     slurmdbd.start(step, values)
     # Enforce limits only after all users have an account; limits in force stay in force meanwhile.
-    take_accounting(step, values, enforced=values.accounting_enforce and is_enforced())
+    is_enforced = any(line.startswith("AccountingStorageEnforce=") for line in files.lines(_LINES))
+    take_accounting(step, values, enforced=values.accounting_enforce and is_enforced)
     apply_associations(step, values)
     if values.accounting_enforce:
         take_accounting(step, values, enforced=True)
-
-
-def is_enforced() -> bool:
-    """Return whether jobs need an account now."""
-    return any(line.startswith("AccountingStorageEnforce=") for line in files.lines(_LINES))
 
 
 def take_accounting(step: Step, values: slurmdbd.DaemonValues, *, enforced: bool) -> None:
@@ -127,7 +123,8 @@ def _offer_lines(step: Step, lines: Sequence[str]) -> None:
 
 
 def _uses_slurmdbd() -> bool:
-    return (slurm.config("AccountingStorageType") or "").startswith("accounting_storage/slurmdbd")
+    kind = slurm.config("AccountingStorageType")
+    return files.exists(_LINES) if kind is None else kind.startswith("accounting_storage/slurmdbd")
 
 
 def _saved_name() -> str:

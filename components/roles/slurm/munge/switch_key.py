@@ -137,16 +137,15 @@ def switch(digest: str) -> None:
     from components.roles.pods.pod.saved import save_again
 
     take_folder()
-    if digest_of(files.read(KEY) or "") != digest:
-        key = files.read(NEXT)
-        if key is None or digest_of(key) != digest:
-            raise Failure("this machine does not have the key with this digest")
-        files.write(NEXT, key, 0o400, "munge")
+    key = files.read(NEXT)
+    if key is not None and digest_of(key) == digest:
         pause_steps()
-        files.rename(NEXT, KEY)
+        files.write(KEY, key, 0o400, "munge")
         services.restart("munge")
         # Steps continue once slurmctld accepts this machine again. Do not wait for that here.
         services.begin_later(0, f"{ANSWERS}/munge-switch", RESUME)
+    elif digest_of(files.read(KEY) or "") != digest:
+        raise Failure("this machine does not have the key with this digest")
     files.remove(NEXT)
     sys.stdout.write(run("munge", "-n"))
     sys.stdout.flush()

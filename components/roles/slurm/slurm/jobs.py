@@ -27,16 +27,6 @@ SHUTS_DOWN = "tailrack: shuts down"
 _SHUTDOWN_LIMIT = 4
 
 
-def shut_down_cause(node: str) -> str:
-    """Return the cause of a machine that shuts down."""
-    return f"node {node} shut down"
-
-
-def must_be_free_cause(node: str) -> str:
-    """Return the cause of a node that leaves the cluster or is set up again."""
-    return f"node {node} had to be free"
-
-
 def cause_at(comment: str, nodes: Collection[str]) -> str:
     """Return the cause in a job's AdminComment if it is about one of these nodes; empty otherwise."""
     cause = read_cause(comment)
@@ -121,7 +111,7 @@ def clear_jobs(node: str, reason: str, limit: float) -> bool:
     slurm.update(nodename=node, state="drain", reason=reason)
     if wait_until(lambda: _has_no_jobs(node), limit, _PAUSE):
         return True
-    end_jobs(node, must_be_free_cause(node))
+    end_jobs(node, f"node {node} had to be free")
     return wait_until(lambda: _has_no_jobs(node), max(_END_LIMIT, _kill_wait() + _AFTER_KILL))
 
 
@@ -148,7 +138,7 @@ def save_jobs(arguments: Sequence[str]) -> int:
         return 0
     if not state.drained:
         slurm.update(nodename=node, state="drain", reason=SHUTS_DOWN, limit=_SHUTDOWN_LIMIT)
-    end_jobs(node, shut_down_cause(node))
+    end_jobs(node, f"node {node} shut down")
     if not wait_for_end(node, int(arguments[0])):
         note(f"jobs have not ended within {arguments[0]} s")
     # tailrack-shutdown sets the node down. With a drain, it would stay out after the reboot.

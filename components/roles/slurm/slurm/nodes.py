@@ -5,6 +5,7 @@
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -127,21 +128,38 @@ class NodeAndAddress(NodeFiles):
     slurm_job_limit_seconds: int
 
 
+class _Part:
+    """The files of a node or a pool as they were before a step changed them."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._texts = {name: files.read(f"{folder}/{name}") or "" for name in files.names_in(folder)}
+
+    def offer(self, step: Step, names: Sequence[str]) -> None:
+        """Offer the files to slurmctld. Without success, put back those that were there, and raise Failure."""
+        if reason := offer(names=names):
+            files.write_all([File(f"{self._folder}/{name}", text) for name, text in self._texts.items()])
+            for name in {*files.names_in(self._folder)} - self._texts.keys():
+                files.remove(f"{self._folder}/{name}")
+            if not self._texts:
+                files.remove_folder(self._folder)
+            raise Failure(reason, f"see its errors above and 'journalctl -u slurmctld' on {step.host}")
+
+
 def register(step: Step, values: NodeAndAddress) -> None:
     """Add the node."""
     if values.node_login:
         _register_login(step, values)
         return
     # Before the lock, so that the step that has it takes this node's files along.
+    part = _Part(node_folder(values.node_name))
     write_node(values)
     step.take_lock()
     names = ["slurm.conf", "gres.conf"]
     # slurmctld places a node that already exists: its own step asks for the reconfiguration.
     if slurm.has_node(values.node_name):
         names.append("topology.conf")
-    if reason := offer(names=names):
-        files.remove_folder(node_folder(values.node_name))
-        raise Failure(reason, f"see its errors above and 'journalctl -u slurmctld' on {step.host}")
+    part.offer(step, names)
     if is_placeholder(name := values.node_name):
         slurm.scontrol("update", f"nodename={name}", f"nodeaddr={values.node_address}", f"nodehostname={name}")
 
@@ -241,14 +259,13 @@ def pool(step: Step, values: PoolValues) -> None:
     _refuse_power_saving_of_others(values)
     _refuse_removing_rented(values)
     folder = _folder(values.pool_owner)
+    part = _Part(folder)
     texts = {"nodes": values.pool_nodes, "slurm.conf": values.pool_slurm_conf, **_placeholder_texts(values)}
     files.write_all([File(f"{folder}/{name}", "\n".join(lines)) for name, lines in texts.items()])
     for name in (*_OF_PLACEHOLDERS, "kept"):
         if name not in texts:
             files.remove(f"{folder}/{name}")
-    if reason := offer(names=["slurm.conf"]):
-        files.remove_folder(folder)
-        raise Failure(reason, f"see its errors above and 'journalctl -u slurmctld' on {step.host}")
+    part.offer(step, ["slurm.conf"])
 
 
 def pool_forget(step: Step, pool_owner: str) -> None:

@@ -80,6 +80,7 @@ def _restart(job: Job, node: str, nodes: Mapping[str, Node]) -> None:
     if not job.waits and not slurm.requeue(job.title, "requeuehold"):
         return
     excluded = ",".join(filter(None, (job.excluded, node)))
-    changed = slurm.update(jobid=job.title, excnodelist=excluded, admincomment=comment, starttime="now")
-    if changed and not job.waits:
+    # The limit leaves time for the release, without which the user's job would stay held.
+    slurm.update(jobid=job.title, excnodelist=excluded, admincomment=comment, starttime="now", limit=10)
+    if not job.waits:
         slurm.requeue(job.title, "release")

@@ -13,6 +13,7 @@ from components.node.locks import PRIVATE
 from components.node.log import note
 from components.node.step.step import Step
 from components.node.waiting import sleep, wait_until
+from components.roles.slurm.slurm import controller
 from components.roles.slurm.slurm.folders import copy_configuration, with_configuration
 from components.roles.slurm.slurm.versions import ONE_RELEASE_SINCE, is_older, release_of
 from components.slurm_commands import slurm
@@ -92,7 +93,9 @@ def hold_older_nodes(host: str, version: str) -> bool:
     release = release_of(version)
     if is_older(release, ONE_RELEASE_SINCE):
         return True
-    rows = slurm.sinfo("%N %v", "-a", "-N", limit=_COMMAND_LIMIT) or ()
+    rows = slurm.sinfo("%N %v", "-a", "-N", limit=_COMMAND_LIMIT)
+    if rows is None:
+        return False
     nodes = ",".join(sorted({row[0] for row in rows if row[0] != host and not row[-1].startswith(f"{release}.")}))
     if not nodes:
         return True
@@ -111,7 +114,8 @@ def unreserve_node(name: str) -> None:
 def _leave_reservation(name: str) -> bool:
     waiting = _waiting_nodes()
     if name not in waiting:
-        return True
+        # Without an answer no node is listed.
+        return controller.answers()
     if waiting == [name]:
         return slurm.delete(reservationname=_WAITING)
     return slurm.remove_reserved(_WAITING, name)

@@ -69,6 +69,10 @@ def test_a_job_is_excluded_from_its_node_before_it_is_released(monkeypatch: pyte
     hold, change, release = calls
     assert (hold, release) == ("7 requeuehold", "7 release")
     assert change.startswith("jobid=7 excnodelist=b9,a2 admincomment=")
-    assert change.endswith(" starttime=now")
+    assert change.endswith(" starttime=now limit=10")
     assert '"cause":"node a2 failed (health: GPU 0: lost)' in change
     assert '"without":"a2"' in change
+    # A change that fails leaves no job held.
+    monkeypatch.setattr(slurm, "update", lambda **_: False)
+    assert retry.main([]) == 0
+    assert calls[3:] == [hold, release]

@@ -198,6 +198,11 @@ def digest(node: Shell, path: str) -> str:
 
 def test_no_job_on_a_node_tells_its_end_between_its_key_and_slurmctlds(node: Shell) -> None:
     node.write(NEXT, f"{NEW}\n")
+    node.stub("systemctl", "exit 1")
+    assert node.command("munge-switch", digest(node, NEXT)).returncode == 1
+    # The key is there, and munged has not read it: the head node asks again.
+    node.stub("systemctl")
+    (node.root / "calls").unlink()
     switched = node.command("munge-switch", digest(node, NEXT))
     assert (switched.returncode, switched.stdout) == (0, "credential\n"), switched.stderr
     assert node.path(KEY).read_text() == f"{NEW}\n"

@@ -84,9 +84,7 @@ def register_node(shell: Shell, node: str) -> subprocess.CompletedProcess[str]:
     values: Mapping[str, Value] = {
         "node_name": node, "node_site": "rack", "node_memory": "site-rack 1920", "node_gpu_cpus": "",
         "node_slurm_conf": "NodeSet=gpu-h200 Feature=gpu-h200\nPartitionName=h200 Nodes=gpu-h200",
-        "node_job_submit_lua": "",
-        "node_profile": "processes",
-        "node_login": "",
+        "node_job_submit_lua": "", "node_profile": "processes", "node_login": "",
         "node_address": "100.64.0.2", "pool_owner": "", "pool_forget_after_minutes": 0, "slurm_job_limit_seconds": 1,
     }  # fmt: skip
     return shell.step(REGISTER, values, name=f"{node}-register", lock="")
@@ -263,6 +261,8 @@ def test_a_rejected_node_leaves_no_trace_and_the_next_node_registers(shell: Shel
         "slurmctld: error: a bad line",
     )
     assert texts() == before
+    assert_fails(register_node(shell, "n1"), "slurmctld rejects")
+    assert texts() == before, "a node that runs jobs stays"
     (shell.root / "stubs/scontrol").write_text(stub)
     member(shell, "n3")
     assert [path.name for path in sorted(shell.path(f"{SLURM}/nodes").iterdir())] == ["n1", "n3"]

@@ -707,3 +707,5 @@ def test_older_nodes_are_held_until_each_has_the_release_and_the_head_node_is_no
 def test_a_controller_that_refuses_the_reservation_stops_the_change(controller: Shell) -> None:
     controller.stub("scontrol", "exit 1")
     assert not hold(controller)
+    controller.stub("sinfo", "exit 1")
+    assert not hold(controller), "no answer does not mean that there are no older nodes"
