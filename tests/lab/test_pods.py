@@ -137,9 +137,9 @@ def test_a_killed_daemon_is_back_within_two_seconds(cluster: ClusterUnderTest, s
 @pytest.mark.proof
 def test_services_go_on_below_a_new_supervisor_if_it_is_killed(cluster: ClusterUnderTest) -> None:
     eventually(lambda: is_idle(cluster), 60, "no job is left")
-    cluster.run("p1", "pkill -9 -x tini")
-    one = f"pgrep -c -f '^runsvdir -P {SERVICES}'"
-    eventually(lambda: cluster.attempt("p1", one).stdout.strip() == "1" and pid_of(cluster, "slurmd") != "", 60, "one")
+    supervisor = f"pgrep -f '^runsvdir -P {SERVICES}'"
+    before = cluster.run("p1", f"{supervisor}; pkill -9 -x tini")
+    eventually(lambda: (now := cluster.attempt("p1", supervisor).stdout) != before and now.count("\n") == 1, 60, "one")
     # Those of the old one take a moment to end, and then stay as zombies: this pod's first process collects none.
     parents = "for pid in $(pgrep -r R,S,D -x runsv); do ps -o comm= -p $(ps -o ppid= -p $pid); done | sort -u"
     eventually(lambda: cluster.attempt("p1", parents).stdout.strip() == "runsvdir", 60, "all are its own")

@@ -18,11 +18,8 @@ from tests.lab.pool_under_test import PoolUnderTest
 def pool_of(letter: str, cluster: ClusterUnderTest, folder: Path, found: Found) -> PoolUnderTest:
     """A pool of one node, `<letter>1` at site `cloud-<letter>`, in the lab of a cluster under test."""
     site = {"name": f"cloud-{letter}", "kind": "lab", "fabric": "tailnet", "pools": [{"name": letter}]}
-    config = {
-        "tailrack:sites": [site],
-        "tailrack:spot": {"forget_after_minutes": 5},
-        "tailrack:validation": SMALL_MEASUREMENT,
-    }
+    spot = {"forget_after_minutes": 5}
+    config = {"tailrack:sites": [site], "tailrack:spot": spot, "tailrack:validation": SMALL_MEASUREMENT}
     return PoolUnderTest(cluster, letter, folder, found, config)
 
 
