@@ -222,11 +222,11 @@ def pairs(outputs: Mapping[str, Any]) -> list[Pair]:
     The facts are each node's path to the head node when it joined, and the preflight's newer ones: the path to the next
     node and to the nodes with the most traffic.
     """
-    joined = {node["name"]: str(node["path"]) for node in outputs["cluster"]["nodes"]}
-    # A pool has the name of its cluster's head node, which is not among its nodes.
-    order, head = [*joined], outputs["cluster"].get("head", next(iter(joined), ""))
-    others = joined.items() - {(head, joined.pop(head))} if head in joined else ()
-    by_ends = {frozenset((name, head)): Pair(head, name, path) for name, path in others}
+    paths = {node["name"]: str(node["path"]) for node in outputs["cluster"]["nodes"]}
+    # The head node of a pool's cluster is not among the pool's nodes.
+    order, head = [*paths], outputs["cluster"].get("head", next(iter(paths), ""))
+    joined = [name for name in order if name != head] if head in paths else []
+    by_ends = {frozenset((name, head)): Pair(head, name, paths[name]) for name in joined}
     for scope in scopes(outputs):
         for finding in [*scope.findings, *scope.traffic]:
             pattern = {"tailnet path": _REACHED, TRAFFIC: _TRAFFIC}.get(finding["check"])

@@ -18,7 +18,7 @@ from components.slurm_commands.jobs import with_parts
 from lab.commands import run
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 from tests.lab.hostile_exporter import FORGED, HOSTILE
-from tests.lab.prometheus import address, api, asked, firing
+from tests.lab.prometheus import api, asked, firing
 from tests.lab.sealer import sealer_of
 
 Cluster = ClusterUnderTest
@@ -243,7 +243,7 @@ def test_root_of_a_node_writes_no_alert_and_none_of_another_machine(cluster: Clu
     received = "cat /root/received"
     answer(cluster, FORGED)
     cluster.run("a1", "systemctl stop tailrack-node-exporter")
-    begin(cluster, "a1", "hostile", HOSTILE.replace("ADDRESS", address(cluster, "a1")))
+    begin(cluster, "a1", "hostile", HOSTILE.replace("ADDRESS", cluster.address("a1")))
     # What is its own is raised, with a name of ours in the place of one that is more than a word.
     wanted = {("DiskNearlyFull", "a1"), ("CertificateNearEnd", "a1")}
     eventually(

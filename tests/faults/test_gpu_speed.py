@@ -5,10 +5,10 @@ tests/gpu/speed_by_hand.py does that on real ones.
 """
 
 import json
-from typing import Any
 
 import pytest
 
+from tests.faults.test_deep_check import node
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.unit.fake_nvidia_smi import gpu, xml
 
@@ -44,11 +44,6 @@ def cluster(make_cluster: MakeCluster) -> Cluster:
     made.give_gpus("a1", range(GPUS), FAKE, shown(4))
     made.run("head", "systemctl stop tailrack-minute.timer")
     return made
-
-
-def node(cluster: Cluster) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(cluster.run("head", "scontrol show node a1 --json"))["nodes"][0]
-    return found
 
 
 def check(cluster: Cluster) -> str:

@@ -63,10 +63,6 @@ def stall(cluster: Cluster) -> str:
     return cluster.run("a1", f"/usr/local/lib/tailrack/answers/job-hangs; {look}") + cluster.run("head", look)
 
 
-def why(cluster: Cluster, job: str) -> str:
-    return cluster.run_as("ada", "head", f"tailrack why {job}")
-
-
 def posted(cluster: Cluster, job: str) -> list[dict[str, str]]:
     """Return the messages about a job that the channel got."""
     lines = cluster.run("a1", "cat /root/posted 2>/dev/null || :").splitlines()
@@ -90,11 +86,11 @@ def test_a_hanging_job_is_reported_once_with_the_rank_and_the_next_command(clust
     child = re.findall(r"rank 1 is process (\d+)", output())[0]
     # The GPUs look the same, and RAS shows progress.
     sample(cluster, 12)
-    assert "seems to hang" not in why(cluster, job)
+    assert "seems to hang" not in cluster.why(job)
     # There it is gone at once: NFS clients keep what they have seen for seconds.
     cluster.run_as("ada", "a1", "rm goes-on")
     sample(cluster, 12)
-    said = why(cluster, job)
+    said = cluster.why(job)
     expected = r"rank 1 \(node a1, GPU 1\) is behind: 21 of 22 AllReduce; the others wait for it since \d\d:\d\d UTC\."
     assert re.search(expected, said), said + stall(cluster)
     assert f"next: srun --jobid={job} --overlap -N1 -n1 -w a1 py-spy dump --pid {child}\n" in said, said
@@ -109,7 +105,7 @@ def test_a_hanging_job_is_reported_once_with_the_rank_and_the_next_command(clust
     assert refused.returncode != 0
     cluster.write("a1", "/usr/local/share/fake-use", WORKS)
     sample(cluster, 1)
-    assert "seems to hang" not in why(cluster, job)
+    assert "seems to hang" not in cluster.why(job)
     cluster.run("head", f"scancel {job}")
 
 

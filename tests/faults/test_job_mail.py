@@ -15,6 +15,7 @@ import pytest
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 from tests.lab.leaks import LOOKS
 from tests.lab.sealer import sealer_of
+from tests.lab.test_why import submit
 
 Cluster = ClusterUnderTest
 TOKEN = "hook-token-nobody-may-see"
@@ -58,11 +59,6 @@ def start(cluster: Cluster, name: str, program: str, words: str = "") -> None:
     text = base64.b64encode(program.encode()).decode()
     cluster.run("a1", f"base64 -d >/root/{name}.py <<<{text}")
     cluster.run("a1", f"systemd-run -q --unit={name} python3 /root/{name}.py {words}")
-
-
-def submit(cluster: Cluster, words: str, script: str) -> str:
-    """Submit a job as ada, and return its number."""
-    return cluster.submit(f"{words} --wrap '{script}'")
 
 
 def mails(cluster: Cluster, word: str) -> list[tuple[Message, str]]:

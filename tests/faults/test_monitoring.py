@@ -16,7 +16,7 @@ from tests.dashboards import Asked, every_expression
 from tests.faults.test_job_mail import HOOK
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.lab.leaks import LOOKS
-from tests.lab.prometheus import address, api, asked, listening
+from tests.lab.prometheus import api, asked, listening
 from tests.lab.sealer import sealer_of
 
 Cluster = ClusterUnderTest
@@ -42,10 +42,10 @@ def test_every_machine_is_asked_over_the_tailnet_and_an_unchanged_up_runs_nothin
     assert {*asked(cluster, f"count by (site) ({up})", "site")} == {"cloud-a"}
     # The lab's machines mount the share without the kernel, which counts NFS calls elsewhere.
     assert asked(cluster, 'node_filesystem_size_bytes{mountpoint="/shared"}').keys() >= {"a1", "a2"}
-    assert listening(cluster, "head", "prometheus") == [f"{address(cluster, 'head')}:9090"] or sorted(
+    assert listening(cluster, "head", "prometheus") == [f"{cluster.address('head')}:9090"] or sorted(
         listening(cluster, "head", "prometheus")
-    ) == sorted([f"{address(cluster, 'head')}:9090", f"{address(cluster, 'head')}:9100"])
-    assert listening(cluster, "a1", "prometheus") == [f"{address(cluster, 'a1')}:9100"]
+    ) == sorted([f"{cluster.address('head')}:9090", f"{cluster.address('head')}:9100"])
+    assert listening(cluster, "a1", "prometheus") == [f"{cluster.address('a1')}:9100"]
     assert "9090" in cluster.run("a1", "cat /etc/tailrack/firewall.nft")
     cluster.up_ok()
     assert cluster.touched() == set()
@@ -53,9 +53,9 @@ def test_every_machine_is_asked_over_the_tailnet_and_an_unchanged_up_runs_nothin
 
 def test_users_on_the_clusters_machines_read_no_metrics_without_the_log_in(cluster: Cluster) -> None:
     for node in ("head", "a1"):
-        prometheus = f"http://{address(cluster, 'head')}:9090/api/v1/query?query=up"
+        prometheus = f"http://{cluster.address('head')}:9090/api/v1/query?query=up"
         assert cluster.run_as("ada", node, f"curl -s -o /dev/null -w '%{{http_code}}' '{prometheus}'") == "401"
-        exporter = f"curl -s -m 3 -o /dev/null -w '%{{http_code}}' http://{address(cluster, node)}:9100/metrics"
+        exporter = f"curl -s -m 3 -o /dev/null -w '%{{http_code}}' http://{cluster.address(node)}:9100/metrics"
         assert cluster.run_as("ada", node, f"{exporter} || :") == "000"
         assert cluster.run(node, exporter) == "200"
     for file in ("login", "password", "web.yml"):

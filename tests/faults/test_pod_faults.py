@@ -72,10 +72,6 @@ def let_end(cluster: ClusterUnderTest, job: str) -> str:
     return cluster.run("p1", f"cat /tmp/out-{job}")
 
 
-def why(cluster: ClusterUnderTest, job: str) -> str:
-    return cluster.run_as("ada", "head", f"tailrack why {job}")
-
-
 def begin_srun(cluster: ClusterUnderTest, options: str) -> None:
     """Start an srun of ada on the head node, and wait until its step runs."""
     words = f"srun {options} -D /tmp sh -c 'echo begun; sleep 1000'"
@@ -95,7 +91,7 @@ def test_a_job_that_had_just_started_when_its_pod_stopped_is_requeued_at_once(cl
     stop_pod(cluster.lab, "p1", "pods")
     start_pod(cluster.lab, "p1", "pods")
     eventually(lambda: shown(cluster, job) == ("PENDING", 1), 40, "the pod is back, and the job is requeued")
-    assert "node p1 stopped and started again" in why(cluster, job)
+    assert "node p1 stopped and started again" in cluster.why(job)
     wait_until_idle(cluster)
     # Slurm lets it wait for two minutes.
     cluster.run("head", f"scontrol update jobid={job} starttime=now")
@@ -135,7 +131,7 @@ def test_a_pod_that_is_gone_for_long_is_down_with_a_word_and_back_by_itself(clus
     assert "ot responding" in nodes
     assert "start p1 at its provider" in nodes
     # The accounting knows it a moment later.
-    eventually(lambda: "its node p1 was lost" in why(cluster, job), 30, "the lost node is named")
+    eventually(lambda: "its node p1 was lost" in cluster.why(job), 30, "the lost node is named")
     wait_for_failed_srun(cluster)
     start_pod(cluster.lab, "p1", "pods")
     wait_until_idle(cluster)
@@ -175,7 +171,7 @@ def test_a_job_without_room_for_its_folder_on_a_pod_ends_with_a_message(cluster:
     options = "-w p2 -p pods --comment=stage"
     job = cluster.run_as("ada", "head", f"cd ~/run && sbatch --parsable {options} --wrap true").strip()
     eventually(lambda: shown(cluster, job)[0] == "CANCELLED", 90, "the job has ended")
-    assert "could not be brought to p2: the pod has no room for it" in why(cluster, job)
+    assert "could not be brought to p2: the pod has no room for it" in cluster.why(job)
 
 
 def test_up_names_a_full_volume_and_works_when_it_has_room(cluster: ClusterUnderTest, full: None) -> None:

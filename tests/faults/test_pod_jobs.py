@@ -50,10 +50,6 @@ def submit(cluster: ClusterUnderTest, folder: str, script: str, options: str = "
     return ada(cluster, words).strip()
 
 
-def why(cluster: ClusterUnderTest, job: str) -> str:
-    return ada(cluster, f"tailrack why {job}")
-
-
 def test_a_pod_is_in_the_partition_of_its_site_alone(cluster: ClusterUnderTest) -> None:
     assert cluster.run("head", "sinfo -h -N -p all -o %N").split() == ["head"]
     assert cluster.run("head", "sinfo -h -N -p pods -o '%N %f'").split() == ["p1", "site-pods,pod"]
@@ -113,7 +109,7 @@ def test_a_pod_without_room_ends_the_job_with_a_word(cluster: ClusterUnderTest) 
     cluster.run("p1", f"install -d -o ada /dev/shm/full && ln -sfn /dev/shm/full {folder}")
     job = submit(cluster, folder, "true")
     assert cluster.end_of(job, 90) == "CANCELLED"
-    assert "could not be brought to p1: the pod has no room for it" in why(cluster, job)
+    assert "could not be brought to p1: the pod has no room for it" in cluster.why(job)
     cluster.run("p1", f"rm -r {folder} /dev/shm/full")
 
 
@@ -124,14 +120,14 @@ def test_results_that_cannot_come_back_stay_on_the_pod_until_they_can(cluster: C
     cluster.run("head", "mv /var/lib/tailrack/members/p1/address /root/address")
     try:
         assert cluster.end_of(job) == "COMPLETED"
-        answer = why(cluster, job)
+        answer = cluster.why(job)
     finally:
         cluster.run("head", "mv /root/address /var/lib/tailrack/members/p1/address")
     assert f"Its results are still in {folder} on p1" in answer
     command = answer.split("next: ")[1].strip()
     ada(cluster, command)
     eventually(lambda: cluster.attempt("head", f"cat {folder}/result").stdout == "result\n", 20, "the result is back")
-    eventually(lambda: "still" not in why(cluster, job), 10, "the record is gone")
+    eventually(lambda: "still" not in cluster.why(job), 10, "the record is gone")
 
 
 def test_an_srun_with_a_lost_connection_fails_with_a_message(cluster: ClusterUnderTest) -> None:

@@ -194,6 +194,14 @@ class ClusterUnderTest:
         """Run a command in a user's login shell on a node and return its stdout; fail when it fails."""
         return self.run(node, as_user(user, command), limit)
 
+    def why(self, job: str) -> str:
+        """Return what `tailrack why` prints for a job of ada's."""
+        return self.run_as("ada", "head", f"tailrack why {job}")
+
+    def address(self, node: str) -> str:
+        """Return a node's address in the tailnet."""
+        return self.run(node, "tailscale ip -4").strip()
+
     def write(self, node: str, path: str, text: str) -> None:
         """Write a file on a node."""
         self.run(node, f"base64 -d >{path} <<<{base64.b64encode(text.encode()).decode()}")

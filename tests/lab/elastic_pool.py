@@ -90,11 +90,6 @@ def is_down(cluster: ClusterUnderTest, node: str) -> bool:
     return "DOWN" in flags(cluster, node).split("+")
 
 
-def why(cluster: ClusterUnderTest, job: str) -> str:
-    """Return what `tailrack why` prints for a job."""
-    return cluster.run_as("ada", "head", f"tailrack why {job}")
-
-
 def output(cluster: ClusterUnderTest, name: str) -> str:
     """Return the output of a job in ada's home; empty without one."""
     return cluster.attempt("head", f"cat /shared/home/ada/{name}").stdout.strip()

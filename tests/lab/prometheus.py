@@ -9,22 +9,10 @@ from tests.lab.cluster import ClusterUnderTest
 Cluster = ClusterUnderTest
 
 
-def address(cluster: Cluster, node: str) -> str:
-    """Its address in the tailnet."""
-    return cluster.run(node, "tailscale ip -4").strip()
-
-
 def api(cluster: Cluster, path: str, *words: str, port: int = 9090) -> Any:
     """Return Prometheus' answer to root of the head node; None where it does not answer."""
-    line = [
-        "curl",
-        "-fsG",
-        "-m",
-        "10",
-        "-K",
-        "/etc/tailrack/prometheus/login",
-        f"http://{address(cluster, 'head')}:{port}/api/v1/{path}",
-    ]
+    url = f"http://{cluster.address('head')}:{port}/api/v1/{path}"
+    line = ["curl", "-fsG", "-m", "10", "-K", "/etc/tailrack/prometheus/login", url]
     said = cluster.attempt(
         "head", shlex.join([*line, *(part for word in words for part in ("--data-urlencode", word))])
     )

@@ -15,7 +15,7 @@ import pytest
 from cli.pulumi.find_engine import Found
 from tests.chance import dice
 from tests.lab.cluster import ClusterUnderTest, eventually
-from tests.lab.elastic_pool import ElasticPool, flags, is_down, output, submit, why
+from tests.lab.elastic_pool import ElasticPool, flags, is_down, output, submit
 
 NAMES = ("e1", "e2")
 
@@ -67,7 +67,7 @@ def test_a_job_brings_a_machine_which_goes_when_it_is_idle(cluster: ClusterUnder
         eventually(lambda: "watching" in pool.log(), 60, "the controller runs")
         began = time.time()
         job = submit(cluster, "hostname", "-o", "/shared/home/ada/first")
-        eventually(lambda: "renting 1 of 1 at lab site cloud-e, pool te-e" in why(cluster, job), 60, "why says it")
+        eventually(lambda: "renting 1 of 1 at lab site cloud-e, pool te-e" in cluster.why(job), 60, "why says it")
         eventually(lambda: output(cluster, "first") in NAMES, 240, "it ran")
         ended = float(cluster.run("head", "stat -c %Y /shared/home/ada/first"))
         (machine,) = pool.rented()
@@ -88,7 +88,7 @@ def test_two_jobs_at_once_bring_two_machines_and_a_third_waits_for_the_limit(
         waits = "waits for its machines: renting 1 of 1"
         eventually(lambda: waits in cluster.run_as("ada", "head", "sll --once"), 60, "sll shows what a job waits for")
         eventually(
-            lambda: "Pool te-e rents at most 2 machines at once (tailrack:elastic.max)" in why(cluster, third),
+            lambda: "Pool te-e rents at most 2 machines at once (tailrack:elastic.max)" in cluster.why(third),
             60,
             "the waiting job names the limit",
         )

@@ -17,7 +17,7 @@ from cli import lab_commands
 from cli.pulumi.find_engine import Found
 from tests.chance import dice
 from tests.lab.cluster import ClusterUnderTest, eventually
-from tests.lab.elastic_pool import ElasticStack, flags, is_down, output, submit, why
+from tests.lab.elastic_pool import ElasticStack, flags, is_down, output, submit
 from tests.lab.sealer import sealer_of
 from tests.played_cloud.account import Account, Machine
 from tests.played_cloud.containers import Containers
@@ -111,7 +111,7 @@ def test_a_job_rents_available_machines_and_the_pool_replaces_a_sick_one(
         eventually(lambda: "watching" in pool.log(), 60, "the controller runs")
         job = burst(cluster, "hostname; sleep 5", "-w r1", "-o", "/shared/home/ada/first")
         eventually(
-            lambda: f"renting 1 of 1 at lambda {EAST} or {WEST}, pool {pool.stack} (r1)" in why(cluster, job),
+            lambda: f"renting 1 of 1 at lambda {EAST} or {WEST}, pool {pool.stack} (r1)" in cluster.why(job),
             60,
             "why says it",
         )

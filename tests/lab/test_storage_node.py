@@ -26,12 +26,8 @@ def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     return cluster
 
 
-def address(cluster: ClusterUnderTest, node: str) -> str:
-    return cluster.run(node, "tailscale ip -4").strip()
-
-
 def test_all_machines_mount_the_share_of_the_storage_node(cluster: ClusterUnderTest) -> None:
-    source = f"{address(cluster, 's1')}:{PATH}\n"
+    source = f"{cluster.address('s1')}:{PATH}\n"
     for node, mount in (("head", PATH), ("head", "/shared"), ("n1", "/shared"), ("n2", "/shared")):
         assert cluster.run(node, f"ls {mount} >/dev/null; findmnt -n -o SOURCE -t fuse.nfs4,nfs4 {mount}") == source
     assert cluster.run("s1", f"stat -c '%U %a' {PATH}/home/ada {PATH}/groups/vision") == "ada 700\nroot 2770\n"
@@ -47,7 +43,7 @@ def test_a_file_of_a_job_is_on_the_storage_node_and_on_all_others(cluster: Clust
 
 def test_root_of_the_head_node_alone_has_rights_on_the_share(cluster: ClusterUnderTest) -> None:
     exports = cluster.run("s1", "cd /etc/exports.d && grep -H '' *").splitlines()
-    rows = [(node, address(cluster, node), "no_" * (node == "head")) for node in MACHINES]
+    rows = [(node, cluster.address(node), "no_" * (node == "head")) for node in MACHINES]
     assert exports == [
         f"tailrack-{node}.exports:{PATH} {ip}/32(rw,sync,secure,{no}root_squash,no_subtree_check)"
         for node, ip, no in rows

@@ -94,8 +94,8 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
             if isinstance(host, Mapping):
                 keys = {key: value for key, value in host.items() if value is not None}
                 keys = {k: value for k, value in shared.items() if not (k in _KEYS and _KEYS & keys.keys())} | keys
-                # Terraform's maps of strings have ports as texts.
-                if isinstance(port := keys.get("port"), str) and re.fullmatch("[0-9]{1,5}", port):
+                # CSV files and Terraform's maps of strings have ports as texts.
+                if isinstance(port := keys.get("port"), str) and re.fullmatch("[0-9]{1,6}", port):
                     keys["port"] = int(port)
                 if "host_key" not in keys and (key := known_hosts.key_of(keys.get("address"), keys.get("port", 22))):
                     keys["host_key"] = key
@@ -169,7 +169,7 @@ def _read_csv(file: Path, path: str) -> list[tuple[object, str]]:
 def _cell(name: str, cell: str) -> object:
     if name in _LISTS:
         return cell.split()
-    return int(cell) if name == "port" and re.fullmatch(r"[0-9]{1,6}", cell) else _TRUTH.get(cell.lower(), cell)
+    return _TRUTH.get(cell.lower(), cell)
 
 
 def _read_hosts(file: Path, path: str) -> list[tuple[object, str]]:

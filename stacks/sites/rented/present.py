@@ -77,6 +77,8 @@ def look(
     recorded = {str(node): facts for node, facts in (last if isinstance(last, dict) else {}).items()}
     lost: dict[str, str] = {}
     moved = {name: place for name in recorded if (place := _id(recorded, name, "moved"))}
+    # A stack that was renamed has machines with its old name.
+    ours = {_id(recorded, name, "id") for name in recorded}
     left_out, messages, prices = set[str](), list[str](), list[str]()
     for site in sites:
         mine = [node for node in nodes if node.site == site.name]
@@ -86,8 +88,6 @@ def look(
             orphans = _orphans(present, recorded, nodes)
             if orphans and not dry_run:
                 cloud.end([orphan.id for orphan in orphans])
-            # A stack that was renamed has machines with its old name.
-            ours = {_id(recorded, name, "id") for name in recorded}
             tagged = {one.tags.get(NODE) for one in present if one.tags.get(STACK) == stack or one.id in ours}
             waiting = [node for node in mine if node.name not in tagged]
             offers = _usable(cloud.offers(), site) if waiting and (site.fewer == WARN or dry_run) else []

@@ -19,7 +19,7 @@ from components.node.systemd import UNITS
 from components.roles.storage.share.settings import Storage
 from components.settings.section import keys_of
 from stacks.config.reference import reference
-from tests.unit.project.test_docs import PAGES, PROJECT, anchors, page_name, tracked
+from tests.unit.project.test_docs import LINK, PAGES, PROJECT, anchors, page_name, tracked
 
 # What is nobody's log or unit but the system's.
 OF_THE_SYSTEM = frozenset({"ssh", "multi-user.target"})
@@ -207,13 +207,27 @@ def test_a_page_that_the_product_or_a_test_names_is_there() -> None:
         text = (PROJECT / path).read_bytes()
         if b"\0" in text or path.startswith("docs/"):
             continue
-        # The texts of the config's keys lead from docs/config.md.
-        start = r"(?:\]\(|(?<![\w./-])docs/)" if path in of_the_product(".py") else r"(?<![\w./-])docs/"
-        for target, anchor in re.findall(rf"{start}([\w/-]+\.md)(?:#([\w-]+))?", text.decode("utf-8")):
-            file = PROJECT / "docs" / target
+        for target, anchor in re.findall(r"(?<![\w./-])(docs/[\w/-]+\.md)(?:#([\w-]+))?", text.decode("utf-8")):
+            file = PROJECT / target
             if not file.is_file() or (anchor and anchor not in anchors(file)):
                 broken.append(f"{path}: {target}")
     assert [find for find in broken if "deepops" not in find] == []
+
+
+def test_a_page_that_a_model_of_the_config_names_is_there() -> None:
+    # Their words are on docs/config.md, so links lead from there.
+    targets = [
+        target
+        for path in of_the_product(".py")
+        for target in LINK.findall((PROJECT / path).read_text(encoding="utf-8"))
+        if re.fullmatch(r"[\w/-]+\.md(#[\w-]+)?", target)
+    ]
+    assert targets
+    for target in targets:
+        name, _, anchor = target.partition("#")
+        file = PROJECT / "docs" / name
+        assert file.is_file(), target
+        assert not anchor or anchor in anchors(file), target
 
 
 def test_make_refuses_variables_and_values_without_meaning_before_it_does_anything() -> None:

@@ -1,6 +1,7 @@
 """The release of tailrack: one number in all places, and no older program at a newer one's stack."""
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,11 @@ def test_the_release_is_the_same_in_all_places_and_an_output_of_the_stack(build:
     assert newest
     assert newest[1] == RELEASE
     assert build(LAB).outputs["release"] == RELEASE
+
+
+def test_no_tag_is_newer_than_the_release() -> None:
+    tags = subprocess.run(["git", "tag", "--list", "v*"], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert [tag for tag in tags.stdout.split() if is_newer(tag[1:])] == []
 
 
 @pytest.mark.parametrize(

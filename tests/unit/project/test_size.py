@@ -10,7 +10,7 @@ PROJECT = Path(__file__).parents[3]
 MOST = {
     "lines of code": 48_200,
     "Python files in components/": 323,
-    "lines of code in tests/": 51_364,
+    "lines of code in tests/": 51_360,
     "lines of bash": 1_679,
     "units": 25,
     "timers": 3,

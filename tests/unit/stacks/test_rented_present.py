@@ -102,6 +102,11 @@ def test_a_site_that_may_have_fewer_leaves_out_nodes_without_a_machine_and_witho
     assert "g2 is left out: Lambda has no capacity now (gpu in east, gpu in west)" in present.messages
 
 
+def test_a_renamed_stack_leaves_out_no_machine_of_its_last_run() -> None:
+    cloud = Cloud([instance("i1", "g1", stack="former")])
+    assert look_at(cloud, RECORDED, "warn", names=["g1"]).left_out == frozenset()
+
+
 def test_a_preview_names_the_price_of_the_place_that_each_new_node_would_get() -> None:
     offers = [Offer("gpu", "east", 2.5, available=False), Offer("gpu", "west", 3.25)]
     present = look_at(Cloud([instance("i1", "g1")], offers), RECORDED, names=["g1", "g2", "g3"])

@@ -312,7 +312,7 @@ def own_firewalls(now: Tailscale) -> str:
     """Return their names with `+` between."""
     found = {
         "firewalld": exists("firewalld") and systemd.is_active("firewalld"),
-        "ufw": exists("ufw") and "\nStatus: active" in f"\n{attempt('ufw', 'status', quiet=True).output}",
+        "ufw": exists("ufw") and re.search("^Status: active", attempt("ufw", "status", quiet=True).output, re.M),
         "nftables": exists("nft") and _drops_by_default(),
         "shields-up": now.shields_up,
     }

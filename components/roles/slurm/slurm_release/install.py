@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from components.node import files, packages, systemd
+from components.node import files, packages, services, systemd
 from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.fetch import fetch_failure
@@ -87,7 +87,7 @@ class _Installation:
         note(f"installing {self._name}{f' instead of {chr(32).join(removed)}' if removed else ''}")
         running = [unit for unit in _DAEMONS if systemd.is_active(unit)]
         for unit in reversed(running):
-            run("systemctl", "stop", unit)
+            services.stop(unit)
         self._save_state(running)
         for name in self._wanted:
             files.add_line(packages.RECORD, name)

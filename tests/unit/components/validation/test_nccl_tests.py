@@ -1,20 +1,14 @@
 """The table of nccl-tests is read in every format it has had, and never read wrongly."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.validation.nccl_tests import parse
+from tests.unit.components.validation.test_verdict import FIXTURES, output_of
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_tests"
 MIB = 2**20
-
-
-def output_of(name: str) -> str:
-    return (FIXTURES / f"{name}.txt").read_text()
 
 
 def width_fitted(value: float, width: int) -> str:

@@ -1,18 +1,12 @@
 """The transport is what the output proves, and unknown otherwise."""
 
 import time
-from pathlib import Path
 
 import pytest
 import yaml
 
 from components.validation.transport import Transport, read_transport
-
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_tests"
-
-
-def output_of(name: str) -> str:
-    return (FIXTURES / f"{name}.txt").read_text()
+from tests.unit.components.validation.test_verdict import FIXTURES, output_of
 
 
 def log(*messages: str, host: str = "gpu-0") -> str:
